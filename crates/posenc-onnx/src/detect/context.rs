@@ -3,6 +3,7 @@
 use posenc_ir::{DType, Graph, Model, NodeId, ScopeId, ValueId};
 
 use crate::attention::Site;
+use crate::detect::finding::Finding;
 use crate::detect::found::Found;
 use crate::error::{Refusal, RewriteError};
 use crate::graph::dataflow::Class;
@@ -55,6 +56,18 @@ impl<'a> Context<'a> {
     /// The version of ai.onnx.
     pub(crate) fn opset(&self) -> Opset {
         Opset(self.model.opset())
+    }
+
+    /// The refusal to change an encoding, at the node where it enters first, with the reason.
+    pub(crate) fn refuse_finding(
+        &self,
+        finding: Option<&Finding>,
+        why: impl std::fmt::Display,
+    ) -> RewriteError {
+        match finding.and_then(Finding::node) {
+            Some(node) => self.refuse(node, why),
+            None => Refusal::unsupported(why.to_string()).into(),
+        }
     }
 
     /// The refusal to change a node, with the reason.

@@ -12,7 +12,6 @@ use posenc_ir::{Applied, Emitter, Model, Tensor, Use, ValueId};
 use crate::detect::context::Context;
 use crate::edit::stretch;
 use crate::error::RewriteError;
-use crate::graph::extent::Extent;
 use crate::plan::resize::Plan;
 use crate::plan::resize::table::{NewRows, ResizedTable};
 use numbers::{along, refuse, stored};
@@ -26,14 +25,14 @@ pub(crate) fn resize(context: &Context<'_>, plan: &Plan) -> Result<(Model, Appli
     let model = context.model;
     let graph = model.graph();
     let mut out = graph.emitter(graph.main(), "posenc");
-    let mut done: Vec<(ValueId, &[Extent])> = vec![];
+    let mut done: Vec<&ResizedTable> = vec![];
     for table in &plan.tables {
-        if table.is_computed || done.contains(&(table.value, &table.axes)) {
+        if table.is_computed || done.iter().any(|other| other.is_like(table)) {
             continue;
         }
-        done.push((table.value, &table.axes));
-        let same = |other: &&ResizedTable| other.value == table.value && other.axes == table.axes;
-        let uses = plan.tables.iter().filter(same).map(|other| other.entry);
+        done.push(table);
+        let same = plan.tables.iter().filter(|other| other.is_like(table));
+        let uses = same.map(|other| other.entry);
         let uses: Vec<Use> = uses.collect();
         let tensor = tensor(context, table)?;
         replace(&mut out, context, table.value, &uses, tensor, "positions")?;

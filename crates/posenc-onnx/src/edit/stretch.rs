@@ -23,6 +23,9 @@ use source::{check_readers, source};
 /// How exactly a stored table has the sines and cosines of its formula.
 const WAVE: f64 = 1e-5;
 
+/// What the constants of these tables are, in a refusal.
+const TABLE: &str = "the position table";
+
 /// Applies a plan to a model, and says what changed.
 ///
 /// # Errors
@@ -51,21 +54,18 @@ pub(crate) fn stretch(
         if places.len() == before && !is_shared {
             let why = "the table is read in a way that is not supported yet in a rescale: no operator \
                        picks its rows by position";
-            let node = context.found.findings[table.finding].node();
-            return Err(match node {
-                Some(node) => context.refuse(node, why),
-                None => Refusal::unsupported(why).into(),
-            });
+            let finding = &context.found.findings[table.finding];
+            return Err(context.refuse_finding(Some(finding), why));
         }
     }
-    check_readers(context, &between)?;
+    check_readers(context, &between, TABLE)?;
     for place in &places {
         let is_own = |at: &Use| {
             let mut same = places.iter().filter(|p| p.constant == place.constant);
             same.any(|p| p.uses.contains(at))
         };
         let is_changed = |value| places.iter().any(|p| p.constant == value);
-        readers::check(context, place.constant, is_own, is_changed)?;
+        readers::check(context, place.constant, TABLE, is_own, is_changed)?;
     }
     for place in &places {
         let tensor = place.tensor(context)?;

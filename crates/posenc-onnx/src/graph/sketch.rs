@@ -261,6 +261,13 @@ impl Sketch {
         self.op("Gather", &[&table, &ids])
     }
 
+    /// key − query, `[sequence, sequence]`.
+    pub(crate) fn distance(&mut self) -> String {
+        let at = self.range();
+        let (rows, columns) = (self.unsqueeze(&at, &[1]), self.unsqueeze(&at, &[0]));
+        self.op("Sub", &[&columns, &rows])
+    }
+
     /// 0, 1, … along the sequence.
     pub(crate) fn range(&mut self) -> String {
         let shape = self.op("Shape", &["input_ids"]);

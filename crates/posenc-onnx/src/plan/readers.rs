@@ -6,14 +6,15 @@ use crate::detect::context::Context;
 use crate::error::{Refusal, RewriteError};
 
 /// Refuses a table that something else than `known` reads, one that is given out, and one of which another
-/// constant is a copy, as an exporter stores the weights of an output. `changed` says which constants get
-/// other rows themselves.
+/// constant is a copy, as an exporter stores the weights of an output. `what` is what it is called, and
+/// `changed` says which constants get other rows themselves.
 ///
 /// # Errors
 /// With what reads it, or the copy.
 pub(crate) fn check(
     context: &Context<'_>,
     table: ValueId,
+    what: &str,
     known: impl Fn(&Use) -> bool,
     changed: impl Fn(ValueId) -> bool,
 ) -> Result<(), RewriteError> {
@@ -23,17 +24,17 @@ pub(crate) fn check(
     let other = others.find(|at| !known(at) && !graph.node(at.node).is("Shape"));
     if let Some(at) = other {
         let why = format!(
-            "{name}, the position table, is read here for something else, which would keep the old rows"
+            "{name}, {what}, is read here for something else, which would keep the old rows"
         );
         return Err(context.refuse(at.node, why));
     }
     if graph.value(table).is_output() {
-        let why = format!("{name}, the position table, is an output");
+        let why = format!("{name}, {what}, is an output");
         return Err(Refusal::unsupported(why).into());
     }
     if let Some(copy) = copy(context, table, changed) {
         let why = format!(
-            "{} has the numbers of {name}, the position table, and would keep the old rows",
+            "{} has the numbers of {name}, {what}, and would keep the old rows",
             graph.name(copy)
         );
         return Err(match graph.uses(copy).first() {

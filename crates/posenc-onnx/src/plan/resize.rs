@@ -6,6 +6,7 @@ mod bias;
 mod broadcast;
 mod constants;
 mod counts;
+mod elements;
 mod entries;
 mod image;
 mod length;

@@ -16,6 +16,9 @@ pub(crate) const SINGLE: f64 = f32::EPSILON as f64;
 /// factor m, the sums after it.
 pub(crate) const ROUNDINGS: f64 = 4.0;
 
+/// How far sines and cosines of a table, computed or stored, may be from their formula in f64.
+pub(crate) const WAVE: f64 = 1e-5;
+
 /// The types in which a graph computes a rotation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Precision {

@@ -41,10 +41,7 @@ pub(crate) fn check(
     let differs = pairs.find(|pair| !is_same(*pair)).map(|(_, (old, _))| old);
     if differs.is_some() || old.len() != new.len() {
         let why = "the encoding of the new sizes cannot be read back";
-        return Err(match differs.or(old.first()).and_then(Finding::node) {
-            Some(node) => before.refuse(node, why),
-            None => Refusal::unsupported(why).into(),
-        });
+        return Err(before.refuse_finding(differs.or(old.first()), why));
     }
     check_sizes(before, after, plan)?;
     for table in &plan.tables {

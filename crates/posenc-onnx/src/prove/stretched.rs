@@ -18,7 +18,7 @@ use crate::error::{Refusal, RewriteError};
 use crate::graph::ports::Lengths;
 use crate::plan::stretch::distances::ByDistance;
 use crate::plan::stretch::{Divided, Plan, Rows, Table};
-use crate::prove::bound::ROUNDINGS;
+use crate::prove::bound::{ROUNDINGS, WAVE};
 use crate::prove::invariants::check_same_sites;
 use crate::report::{Limit, LimitCause};
 
@@ -27,9 +27,6 @@ const MOST: Budget = Budget { elements: 1 << 26 };
 
 /// The same where pairs of tokens count, and not what they have; more where there are more pairs.
 const PAIRS: usize = 1 << 22;
-
-/// How far computed sines and cosines of a table may be from its formula in f64.
-const WAVE: f64 = 1e-5;
 
 /// Compares the result with the plan. `is_whole` says that every table of the model was meant; `ended` is
 /// the old length, where one before the new one is known. What has too many numbers to be compared is given as
@@ -73,10 +70,7 @@ pub(crate) fn check(
             ),
             None => "the stretched encoding cannot be read back".to_owned(),
         };
-        return Err(match first.and_then(Finding::node) {
-            Some(node) => before.refuse(node, why),
-            None => Refusal::unsupported(why).into(),
-        });
+        return Err(before.refuse_finding(first, why));
     }
     reaches(after, plan, is_whole)?;
     let (mut lengths, mut left_out) = (vec![], vec![]);

@@ -54,16 +54,9 @@ fn is_unknown(model: &Model) -> bool {
     !named.is_empty() && named.iter().all(|(kind, _)| *kind == Kind::Unknown)
 }
 
-/// key − query, `[sequence, sequence]`.
-fn distance(s: &mut Sketch) -> String {
-    let at = s.range();
-    let (rows, columns) = (s.unsqueeze(&at, &[1]), s.unsqueeze(&at, &[0]));
-    s.op("Sub", &[&columns, &rows])
-}
-
 /// The distance as a float.
 fn far(s: &mut Sketch) -> String {
-    let distance = distance(s);
+    let distance = s.distance();
     s.cast(&distance, DType::F32)
 }
 
@@ -202,7 +195,7 @@ fn picked(s: &mut Sketch, table: &str, rows: &str) -> String {
 
 /// A table of `2k + 1` rows picked by the distance clipped to `[low, high]`.
 fn clipped(s: &mut Sketch, k: i64, [low, high]: [i64; 2]) -> String {
-    let d = distance(s);
+    let d = s.distance();
     let [low, high, k_] = [low, high, k].map(|n| s.int(n));
     let d = s.op("Max", &[&d, &low]);
     let d = s.op("Min", &[&d, &high]);
@@ -231,7 +224,7 @@ fn clips_are_named_and_others_are_not() {
 #[test]
 fn rows_that_a_product_picks_are_those_that_an_index_picks() {
     let picked = |s: &mut Sketch, [low, high]: [i64; 2], compares: bool, factor: f64| {
-        let d = distance(s);
+        let d = s.distance();
         let [low, high, five, depth] = [low, high, 5, 11].map(|n| s.int(n));
         let d = s.op("Max", &[&d, &low]);
         let d = s.op("Min", &[&d, &high]);
@@ -271,7 +264,7 @@ fn masks_are_no_biases_and_free_tables_are_unknown() {
     assert_eq!(named(&changed(|s, scores| causal(s, &scores))), []);
     assert_eq!(named(&changed(|_, scores| scores)), []);
     let window = changed(|s, scores| {
-        let far = distance(s);
+        let far = s.distance();
         let far = s.op("Abs", &[&far]);
         let three = s.int(3);
         let outside = s.op("Greater", &[&far, &three]);

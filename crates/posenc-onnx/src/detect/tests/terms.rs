@@ -61,15 +61,8 @@ fn is_unknown(found: &Found) -> bool {
     all.len() == 1 && all[0].0 == Kind::Unknown && !found.findings[0].evidence.is_empty()
 }
 
-/// `key − query`, `[query, key]`.
-fn distance(s: &mut Sketch) -> String {
-    let at = s.range();
-    let (rows, columns) = (s.unsqueeze(&at, &[1]), s.unsqueeze(&at, &[0]));
-    s.op("Sub", &[&columns, &rows])
-}
-
 fn clipped(s: &mut Sketch, [low, high]: [i64; 2], offset: i64) -> String {
-    let distance = distance(s);
+    let distance = s.distance();
     let (low, high, offset) = (s.int(low), s.int(high), s.int(offset));
     let at = s.op("Clip", &[&distance, &low, &high]);
     s.op("Add", &[&at, &offset])
@@ -177,7 +170,7 @@ fn what_weights_gather_and_cannot_be_read_is_unknown() {
     type After = fn(&mut Sketch, &str, &str) -> String;
     // A vector for each pair, and rows that are picked by a product with numbers 0 and 1.
     let waves: After = |s, weights, weighted| {
-        let distance = distance(s);
+        let distance = s.distance();
         let distance = s.cast(&distance, DType::F32);
         let distance = s.unsqueeze(&distance, &[-1]);
         let f = s.floats(&[SIZE], (0..SIZE).map(frequency));
@@ -256,7 +249,7 @@ fn other_clips_are_other_reports() {
     });
     assert_eq!(reported(&uneven), shaw(json!([4, 2]), [true, false, false]));
     let shifted = found_with(|s, scores, q, _| {
-        let distance = distance(s);
+        let distance = s.distance();
         let one = s.int(1);
         let next = s.op("Add", &[&distance, &one]);
         let bounds = [-CLIP, CLIP, CLIP].map(|n| s.int(n));
@@ -293,7 +286,7 @@ fn vectors_by_no_distance_are_unknown() {
             s.op("Add", &[scores, &term])
         }),
         ("by absolute distance", |s, scores, q, _| {
-            let index = distance(s);
+            let index = s.distance();
             let index = s.op("Abs", &[&index]);
             let last = s.int(ROWS as i64 - 1);
             let index = s.op("Min", &[&index, &last]);
@@ -352,7 +345,7 @@ fn by_head_within([low, high]: [i64; 2], rows: usize, center: i64, step: i64) ->
     let table = s.weights(&[HEADS, SIZE, rows]);
     let all = s.op("MatMul", &[&q, &table]);
     let (step, center) = (s.int(step), s.int(center));
-    let at = distance(&mut s);
+    let at = s.distance();
     let at = s.op("Mul", &[&at, &step]);
     let at = s.op("Add", &[&at, &center]);
     let (low, high) = (s.int(low), s.int(high));

@@ -21,16 +21,13 @@ const SIZES_ALONE: i64 = 13;
 pub(crate) fn open(context: &Context<'_>, plan: &Open) -> Result<(Model, Applied), RewriteError> {
     let graph = context.graph();
     let mut sizes = Sizes::new(graph.emitter(graph.main(), "posenc"), plan.grid);
-    let mut done: Vec<(ValueId, &[Extent], ValueId)> = vec![];
+    let mut done: Vec<(&ResizedTable, ValueId)> = vec![];
     for table in &plan.tables {
-        let same = |(value, axes, _): &&(ValueId, &[Extent], ValueId)| {
-            *value == table.value && *axes == table.axes
-        };
-        let new = match done.iter().find(same) {
-            Some((_, _, new)) => *new,
+        let new = match done.iter().find(|(other, _)| other.is_like(table)) {
+            Some((_, new)) => *new,
             None => {
                 let new = resized(context, &mut sizes, table, plan.by.rows)?;
-                done.push((table.value, &table.axes, new));
+                done.push((table, new));
                 new
             }
         };

@@ -19,6 +19,9 @@ struct Stored<'a> {
     rows: &'a Rows,
 }
 
+/// What the constants of these tables are, in a refusal.
+const TABLE: &str = "the table of distances";
+
 /// Applies the plans of all tables by distance.
 ///
 /// # Errors
@@ -56,12 +59,13 @@ pub(super) fn widen(
             }
         }
     }
-    check_readers(context, &between)?;
+    check_readers(context, &between, TABLE)?;
     for table in &stored {
         let is_changed = |value| stored.iter().any(|other| other.constant == value);
         readers::check(
             context,
             table.constant,
+            TABLE,
             |at| table.uses.contains(at),
             is_changed,
         )?;

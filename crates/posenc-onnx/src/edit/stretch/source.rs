@@ -50,10 +50,12 @@ pub(super) fn source(context: &Context<'_>, reader: NodeId, table: ValueId) -> S
     found
 }
 
-/// Refuses a table that something else reads too behind an operator: it would get the new rows.
+/// Refuses a table that something else reads too behind an operator: it would get the new rows. `what` is what
+/// it is called.
 pub(super) fn check_readers(
     context: &Context<'_>,
     between: &[(ValueId, Use)],
+    what: &str,
 ) -> Result<(), RewriteError> {
     let graph = context.graph();
     for (value, _) in between {
@@ -61,12 +63,11 @@ pub(super) fn check_readers(
         let other = graph.uses(*value).iter().find(|at| !known(at));
         let name = graph.name(*value);
         if let Some(at) = other {
-            let why =
-                format!("{name}, a copy of the position table, is read here for something else");
+            let why = format!("{name}, a copy of {what}, is read here for something else");
             return Err(context.refuse(at.node, why));
         }
         if graph.value(*value).is_output() {
-            let why = format!("{name}, a copy of the position table, is an output");
+            let why = format!("{name}, a copy of {what}, is an output");
             return Err(Refusal::unsupported(why).into());
         }
     }

@@ -44,7 +44,13 @@ impl Walk<'_> {
         if let Some(bias) = self.by_offsets(at, value, tokens) {
             let is_own = |at: &Use| self.windowed.contains_key(at);
             let is_changed = |other| self.context.graph().uses(other).iter().any(is_own);
-            readers::check(self.context, value, is_own, is_changed)?;
+            readers::check(
+                self.context,
+                value,
+                "the bias of patches",
+                is_own,
+                is_changed,
+            )?;
             let dims = self.context.dims(value).unwrap_or_default();
             let mut axes: Vec<Extent> = dims.iter().map(|n| Extent::same(*n)).collect();
             axes.truncate(dims.len() - 2);

@@ -1,9 +1,10 @@
 //! Masks and indices, written down for as many tokens as there were.
 
-use ndarray::{ArrayD, Axis};
+use ndarray::Axis;
 use posenc_ir::eval::Value;
-use posenc_ir::{DType, NodeId, Tensor, Use};
+use posenc_ir::{NodeId, Tensor, Use};
 
+use super::elements;
 use super::sizes::Wanted;
 use super::walk::Walk;
 use crate::attention::mask::HIDES;
@@ -176,11 +177,7 @@ impl Walk<'_> {
     fn lengthened(&self, at: Use, axis: usize, length: usize) -> Option<Tensor> {
         let known = self.input(at.node, at.slot())?;
         let dtype = known.dtype?;
-        let numbers: ArrayD<f64> = match dtype {
-            DType::Bool => known.to_bool()?.mapv(|b| f64::from(u8::from(b))),
-            dtype if dtype.is_float() => known.to_f64()?,
-            _ => known.to_i64()?.mapv(|n| n as f64),
-        };
+        let numbers = elements::read(&known)?;
         let mut dims = numbers.shape().to_vec();
         dims[axis] = length;
         if !fits(&dims) {
@@ -208,14 +205,7 @@ impl Walk<'_> {
         } else {
             return None;
         };
-        let all: Vec<f64> = new.iter().copied().collect();
-        Some(match dtype {
-            DType::Bool => {
-                let all: Vec<bool> = all.iter().map(|v| *v != 0.0).collect();
-                Tensor::from_bool(new.shape(), &all)
-            }
-            _ => Tensor::from_f64(dtype, new.shape(), &all),
-        })
+        Some(elements::tensor(dtype, &new))
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ndarray::{Axis, Slice};
 use posenc_ir::{Tensor, Use, ValueId};
 
+use super::elements;
 use super::numbers::{Number, shorten};
 use super::sizes::Plan;
 use crate::detect::context::Context;
@@ -140,12 +141,8 @@ impl Read<'_> {
             let why = "numbers that follow from the grid of patches, and are no list of sizes";
             return Err(self.refuse(why));
         }
-        let old = self.context.found.trace.get(self.value).to_f64();
-        let mut numbers = match (old, self.context.found.trace.get(self.value).to_bool()) {
-            (_, Some(old)) => old.mapv(|b| f64::from(u8::from(b))),
-            (Some(old), None) => old,
-            (None, None) => return Err(self.refuse(why)),
-        };
+        let old = elements::read(self.context.found.trace.get(self.value));
+        let mut numbers = old.ok_or_else(|| self.refuse(why))?;
         let follow = each.iter().enumerate().filter(|(_, n)| n.follows());
         for (axis, _) in follow {
             let first = numbers.slice_axis(Axis(axis), Slice::from(..1)).to_owned();
@@ -157,15 +154,7 @@ impl Read<'_> {
             }
             numbers = first;
         }
-        let dtype = self.context.dtype(self.value);
-        let flat: Vec<f64> = numbers.iter().copied().collect();
-        let one = match dtype {
-            posenc_ir::DType::Bool => {
-                let flat: Vec<bool> = flat.iter().map(|v| *v != 0.0).collect();
-                Tensor::from_bool(numbers.shape(), &flat)
-            }
-            dtype => Tensor::from_f64(dtype, numbers.shape(), &flat),
-        };
+        let one = elements::tensor(self.context.dtype(self.value), &numbers);
         Ok(Following {
             value: self.value,
             each,

@@ -60,10 +60,8 @@ impl Walk<'_> {
                 is_computed: self.axes.contains_key(&value),
             };
             if !table.is_computed {
-                let is_same = |other: &ResizedTable| {
-                    (other.value, other.finding) == (table.value, finding)
-                        && other.axes == table.axes
-                };
+                let is_same =
+                    |other: &ResizedTable| other.finding == finding && other.is_like(&table);
                 if !self.tables.iter().any(is_same) {
                     self.check_table(&table)?;
                 }

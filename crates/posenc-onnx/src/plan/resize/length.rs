@@ -29,11 +29,8 @@ pub(crate) fn length(
     };
     if let Some(all) = plan.distances.first() {
         let why = "tables of distances in a graph of one length are not supported yet in a rescale";
-        let node = context.found.findings[all.finding].node();
-        return Err(match node {
-            Some(node) => context.refuse(node, why),
-            None => Refusal::unsupported(why).into(),
-        });
+        let finding = &context.found.findings[all.finding];
+        return Err(context.refuse_finding(Some(finding), why));
     }
     let is_other = |table: &stretch::Table| [table.old, table.new] != [old, new];
     if plan.tables.iter().any(is_other) || !plan.biases.is_empty() {
@@ -67,12 +64,8 @@ pub(crate) fn length(
              stack"
         }
     };
-    let node = whole.and_then(|table| context.found.findings[table.finding].node());
-    let unknown = match node {
-        Some(node) => context.refuse(node, why),
-        None => Refusal::unsupported(why).into(),
-    };
-    Err(refused.unwrap_or(unknown))
+    let finding = whole.map(|table| &context.found.findings[table.finding]);
+    Err(refused.unwrap_or_else(|| context.refuse_finding(finding, why)))
 }
 
 /// Whether a table is added whole, and no rows are picked.

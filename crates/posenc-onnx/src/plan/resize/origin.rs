@@ -11,6 +11,9 @@ use crate::graph::extent::Extent;
 use crate::graph::operators::{is_copy, is_rearrangement};
 use crate::plan::readers;
 
+/// What such a table is called in a refusal.
+const TABLE: &str = "the position table";
+
 impl Walk<'_> {
     /// Refuses a table that is computed of other rows, and one that something else reads too: it would keep
     /// the old rows.
@@ -83,7 +86,8 @@ impl Walk<'_> {
         let is_entry = |at: &Use| self.entries.contains_key(at);
         for value in read {
             let is_changed = |other| graph.uses(other).iter().any(is_entry);
-            readers::check(self.context, value, |at| seen.contains(at), is_changed)?;
+            let is_known = |at: &Use| seen.contains(at);
+            readers::check(self.context, value, TABLE, is_known, is_changed)?;
         }
         Ok(())
     }

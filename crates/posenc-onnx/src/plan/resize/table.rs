@@ -55,6 +55,11 @@ pub(crate) struct Interpolations {
 }
 
 impl ResizedTable {
+    /// Whether another one gets the same rows of the same constant, wherever it is added.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        self.value == other.value && self.axes == other.axes
+    }
+
     /// The only axis that changes, where it is one of tokens.
     pub(crate) fn along(&self) -> Option<usize> {
         let mut changed = (0..self.axes.len()).filter(|axis| self.axes[*axis].changes());

@@ -352,10 +352,7 @@ impl Planner<'_> {
     }
 
     fn refuse(&self, finding: &Finding, why: String) -> RewriteError {
-        match finding.node() {
-            Some(node) => self.context.refuse(node, why),
-            None => Refusal::new(RefusalKind::Unsupported, why).into(),
-        }
+        self.context.refuse_finding(Some(finding), why)
     }
 }
 

@@ -6,7 +6,7 @@ use posenc_ir::{Dim, Model};
 use super::check as resized;
 use crate::detect::context::Context;
 use crate::detect::{Options, detect};
-use crate::error::{Refusal, RewriteError};
+use crate::error::RewriteError;
 use crate::plan::resize::table::ResizedTable;
 use crate::plan::resize::{Open, Plan, Wanted};
 use crate::prove::invariants::check_same_sites;
@@ -113,11 +113,7 @@ pub(crate) fn check_open(before: &Context<'_>, after: &Context<'_>) -> Result<()
         return Ok(());
     }
     let why = "the encoding cannot be read back where the size of images is left open";
-    let node = differs.and_then(|(old, _)| old.node());
-    Err(match node {
-        Some(node) => before.refuse(node, why),
-        None => Refusal::unsupported(why).into(),
-    })
+    Err(before.refuse_finding(differs.map(|(old, _)| old), why))
 }
 
 /// The model for images of this size alone.

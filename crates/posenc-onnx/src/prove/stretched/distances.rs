@@ -8,12 +8,11 @@ use posenc_encodings::resize::distances::{Sides, Widening};
 use posenc_ir::ValueId;
 use posenc_ir::eval::{Budget, Value};
 
-use super::WAVE;
 use crate::detect::context::Context;
 use crate::detect::values_at;
 use crate::error::RewriteError;
 use crate::plan::stretch::distances::{ByDistance, MOST_TOKENS, Read, Rows};
-use crate::prove::bound::ROUNDINGS;
+use crate::prove::bound::{ROUNDINGS, WAVE};
 
 /// Elements that an index of pairs may have.
 const PAIRS: Budget = Budget {

@@ -14,6 +14,7 @@ use crate::edit::remove::remove;
 use crate::plan::numbers::Numbers;
 use crate::plan::swap::Group;
 use crate::plan::swap::spec::EncodingSpec;
+use crate::prove::bound::ROUNDINGS;
 use crate::prove::inserted::{entries, found_kinds};
 use crate::prove::swap::Proof;
 use crate::record::swap::{BranchRecord, GroupRecord, LearnedRecord};
@@ -162,9 +163,6 @@ struct Form {
     factor: f64,
     transposed: bool,
 }
-
-/// Roundings by which a constant may differ from the numbers times a factor.
-const ROUNDINGS: f64 = 4.0;
 
 /// How a constant holds the numbers of a tensor; `None` where it does not.
 fn form(values: &ArrayD<f64>, constant: &[f64], epsilon: f64) -> Option<Form> {

@@ -104,7 +104,7 @@ fn rows_stay_interpolated_whatever_comes_between() {
         asked(Some(ScaleType::Tile), 50),
     ] {
         let twice = made(&once, &between);
-        let why = done(&twice, &asked(linear(), 60)).err().expect("a refusal");
+        let why = done(&twice, &asked(linear(), 60)).expect_err("a refusal");
         assert!(why.contains("scaled already (linear)"), "{why}");
     }
 }

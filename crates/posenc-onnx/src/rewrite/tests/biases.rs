@@ -23,7 +23,7 @@ fn changed(change: impl Fn(&mut Sketch, &str) -> (String, Vec<String>)) -> Model
     let k = s.transpose(&k, &[0, 1, 3, 2]);
     let scores = s.op("MatMul", &[&q, &k]);
     let (scores, more) = change(&mut s, &scores);
-    let d = distance(&mut s);
+    let d = s.distance();
     let (zero, low) = (s.int(0), s.float(-1e9));
     let later = s.op("Greater", &[&d, &zero]);
     let scores = s.op("Where", &[&later, &low, &scores]);
@@ -41,16 +41,9 @@ fn with(bias: impl Fn(&mut Sketch) -> String) -> Model {
     })
 }
 
-/// key − query, `[sequence, sequence]`.
-fn distance(s: &mut Sketch) -> String {
-    let at = s.range();
-    let (rows, columns) = (s.unsqueeze(&at, &[1]), s.unsqueeze(&at, &[0]));
-    s.op("Sub", &[&columns, &rows])
-}
-
 /// Slopes times the distance, `[head, query, key]`.
 fn line(s: &mut Sketch) -> String {
-    let d = distance(s);
+    let d = s.distance();
     let d = s.cast(&d, DType::F32);
     let slopes = s.floats(&[HEADS, 1, 1], SLOPES);
     s.op("Mul", &[&slopes, &d])
@@ -205,7 +198,7 @@ fn slopes_are_divided_without_what_tokens_are() {
 
 /// T5's causal bias of 8 buckets, and the distances that pick them, query − key.
 fn buckets(s: &mut Sketch) -> [String; 2] {
-    let d = distance(s);
+    let d = s.distance();
     let (zero, four, last) = (s.int(0), s.int(4), s.int(7));
     let d = s.op("Min", &[&d, &zero]);
     let d = s.op("Neg", &[&d]);

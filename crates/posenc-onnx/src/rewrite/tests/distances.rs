@@ -84,21 +84,14 @@ fn only(place: Place, rows: usize, index: Index) -> Model {
     layer(&[(place, rows)], index, |_, _, _| None)
 }
 
-/// key − query, `[query, key]`.
-fn distance(s: &mut Sketch) -> String {
-    let at = s.range();
-    let (rows, columns) = (s.unsqueeze(&at, &[1]), s.unsqueeze(&at, &[0]));
-    s.op("Sub", &[&columns, &rows])
-}
-
 /// The row of each pair where there is one for every distance.
 fn plain(s: &mut Sketch) -> String {
-    let (d, center) = (distance(s), s.int(TOKENS - 1));
+    let (d, center) = (s.distance(), s.int(TOKENS - 1));
     s.op("Add", &[&d, &center])
 }
 
 fn clipped(s: &mut Sketch) -> String {
-    let (d, low, high) = (distance(s), s.int(-CLIP), s.int(CLIP));
+    let (d, low, high) = (s.distance(), s.int(-CLIP), s.int(CLIP));
     let d = s.op("Clip", &[&d, &low, &high]);
     s.op("Add", &[&d, &high])
 }
@@ -190,30 +183,30 @@ fn all_tables_of_a_layer_change_together() {
 fn rows_are_followed_however_they_follow_from_the_distance() {
     let ways: [(&str, Index); 7] = [
         ("two numbers", |s| {
-            let (d, all, one) = (distance(s), s.int(TOKENS), s.int(1));
+            let (d, all, one) = (s.distance(), s.int(TOKENS), s.int(1));
             let at = s.op("Add", &[&d, &all]);
             s.op("Sub", &[&at, &one])
         }),
         ("taken off a number", |s| {
-            let (d, center) = (distance(s), s.int(TOKENS - 1));
+            let (d, center) = (s.distance(), s.int(TOKENS - 1));
             s.op("Sub", &[&center, &d])
         }),
         ("turned first", |s| {
-            let (d, center) = (distance(s), s.int(TOKENS - 1));
+            let (d, center) = (s.distance(), s.int(TOKENS - 1));
             let d = s.op("Neg", &[&d]);
             s.op("Add", &[&center, &d])
         }),
         ("turned later", |s| {
-            let (d, center, minus) = (distance(s), s.int(1 - TOKENS), s.int(-1));
+            let (d, center, minus) = (s.distance(), s.int(1 - TOKENS), s.int(-1));
             let at = s.op("Add", &[&d, &center]);
             s.op("Mul", &[&minus, &at])
         }),
         ("a negative number taken off", |s| {
-            let (d, center) = (distance(s), s.int(1 - TOKENS));
+            let (d, center) = (s.distance(), s.int(1 - TOKENS));
             s.op("Sub", &[&d, &center])
         }),
         ("moved", |s| {
-            let d = distance(s);
+            let d = s.distance();
             let d = s.unsqueeze(&d, &[0]);
             let center = s.ints(&[TOKENS - 1]);
             let at = s.op("Add", &[&d, &center]);
@@ -243,13 +236,13 @@ fn clamped_distances_need_no_rows_and_get_more_when_they_are_scaled() {
     let ways: [(&str, Index); 3] = [
         ("clamped first", clipped),
         ("clamped later", |s| {
-            let (d, low, high) = (distance(s), s.int(0), s.int(2 * CLIP));
+            let (d, low, high) = (s.distance(), s.int(0), s.int(2 * CLIP));
             let center = s.int(CLIP);
             let at = s.op("Add", &[&d, &center]);
             s.op("Clip", &[&at, &low, &high])
         }),
         ("turned and bounded", |s| {
-            let (d, low, high) = (distance(s), s.int(-CLIP), s.int(CLIP));
+            let (d, low, high) = (s.distance(), s.int(-CLIP), s.int(CLIP));
             let d = s.op("Neg", &[&d]);
             let d = s.op("Max", &[&low, &d]);
             let d = s.op("Min", &[&d, &high]);

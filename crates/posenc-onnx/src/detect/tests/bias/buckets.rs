@@ -23,7 +23,7 @@ const T5: Buckets = Buckets {
 };
 
 fn bucket_of(s: &mut Sketch, b: Buckets) -> String {
-    let d = distance(s);
+    let d = s.distance();
     bucket_by(s, b, &d)
 }
 
@@ -195,7 +195,7 @@ fn rows_identify_buckets_whose_numbers_are_absent() {
         (vec![Kind::T5Bias], 0)
     );
     let square = |s: &mut Sketch| {
-        let d = distance(s);
+        let d = s.distance();
         let d = s.op("Mul", &[&d, &d]);
         let last = s.int(31);
         s.op("Min", &[&d, &last])

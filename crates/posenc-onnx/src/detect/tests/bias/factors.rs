@@ -31,7 +31,7 @@ fn factors_that_follow_the_position_are_unknown() {
     assert_eq!(model.graph().text(), before);
     let nothing: [(&str, Factor); 3] = [
         ("a mask", |s| {
-            let d = distance(s);
+            let d = s.distance();
             let zero = s.int(0);
             let seen = s.op("LessOrEqual", &[&d, &zero]);
             s.cast(&seen, DType::F32)
@@ -105,7 +105,7 @@ fn what_changes_from_query_to_query_is_unknown() {
             s.op("Min", &[x, &bounds])
         }),
         ("a mask", |s, x| {
-            let d = distance(s);
+            let d = s.distance();
             let zero = s.int(0);
             let hidden = s.op("Greater", &[&d, &zero]);
             let hidden = s.cast(&hidden, DType::F32);

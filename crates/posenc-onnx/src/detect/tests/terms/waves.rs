@@ -48,7 +48,7 @@ fn relative_of(
     (waves, project): Codes,
 ) -> String {
     let half = HIDDEN / 2;
-    let distance = distance(s);
+    let distance = s.distance();
     let apart = s.op("Neg", &[&distance]);
     let shift = s.int(shift);
     let apart = s.op("Add", &[&apart, &shift]);

@@ -36,16 +36,9 @@ fn model(made: Made, joined: Joined, factor: f64) -> Analyzed {
     Analyzed::new(s.model(17, &[&y]))
 }
 
-/// key − query, `[sequence, sequence]`.
-fn distance(s: &mut Sketch) -> String {
-    let at = s.range();
-    let (rows, columns) = (s.unsqueeze(&at, &[1]), s.unsqueeze(&at, &[0]));
-    s.op("Sub", &[&columns, &rows])
-}
-
 /// A linear bias, `[1, heads, query, key]`.
 fn line(s: &mut Sketch, factor: f64) -> String {
-    let d = distance(s);
+    let d = s.distance();
     let d = s.cast(&d, DType::F32);
     let slopes = s.floats(
         &[1, HEADS, 1, 1],
@@ -71,7 +64,7 @@ fn causal(s: &mut Sketch, low: f64) -> String {
 }
 
 fn later(s: &mut Sketch) -> String {
-    let d = distance(s);
+    let d = s.distance();
     let zero = s.int(0);
     s.op("Greater", &[&d, &zero])
 }
@@ -203,7 +196,7 @@ const REMOVED: &[(&str, Made, Joined)] = &[
     (
         "a window that the trial run is too short to see",
         |s, f| {
-            let (line, d) = (line(s, f), distance(s));
+            let (line, d) = (line(s, f), s.distance());
             let (d, far) = (s.op("Abs", &[&d]), s.int(300));
             let (near, low) = (s.op("Less", &[&d, &far]), s.float(-1e9));
             vec![s.op("Where", &[&near, &line, &low])]
@@ -213,7 +206,7 @@ const REMOVED: &[(&str, Made, Joined)] = &[
     (
         "numbers that an operator joins with a mask",
         |s, f| {
-            let d = distance(s);
+            let d = s.distance();
             let d = s.op("Abs", &[&d]);
             let d = s.cast(&d, DType::F32);
             let slopes = s.floats(&[1, HEADS, 1, 1], [0.25, 0.0625, 0.015625].map(|m| -m * f));
@@ -286,7 +279,7 @@ const KEPT: &[(&str, Made, Joined)] = &[
     (
         "a bool mask with a hole",
         |s, _| {
-            let d = distance(s);
+            let d = s.distance();
             let (d, two) = (s.op("Abs", &[&d]), s.int(2));
             vec![s.op("Equal", &[&d, &two])]
         },
@@ -309,7 +302,7 @@ const KEPT: &[(&str, Made, Joined)] = &[
     (
         "a window wider than the trial run",
         |s, _| {
-            let d = distance(s);
+            let d = s.distance();
             let (d, far) = (s.op("Abs", &[&d]), s.int(300));
             let near = s.op("Less", &[&d, &far]);
             let (low, zero) = (s.float(-1e9), s.float(0.0));
@@ -320,7 +313,7 @@ const KEPT: &[(&str, Made, Joined)] = &[
     (
         "a mask by factors, and what they hide subtracted",
         |s, _| {
-            let (d, zero) = (distance(s), s.int(0));
+            let (d, zero) = (s.distance(), s.int(0));
             let seen = s.op("LessOrEqual", &[&d, &zero]);
             let seen = s.cast(&seen, DType::F32);
             let (one, low) = (s.float(1.0), s.float(1e4));

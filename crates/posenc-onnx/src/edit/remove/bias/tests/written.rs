@@ -95,7 +95,7 @@ fn a_mask_removed_with_its_bias_is_noticed() {
     let halves = |levels: usize| {
         let mut s = Sketch::default();
         let y = layers(&mut s, &|s, heads| {
-            let (line, d) = (line(s, 1.0), distance(s));
+            let (line, d) = (line(s, 1.0), s.distance());
             let (d, three) = (s.op("Abs", &[&d]), s.int(3));
             let (near, low) = (s.op("Less", &[&d, &three]), s.float(-1e9));
             let zero = s.float(0.0);
