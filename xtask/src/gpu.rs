@@ -5,7 +5,7 @@
 //! `target/gpu-check/bundle` is all that it needs, with NVIDIA's CUDA 13 and cuDNN 9.
 
 use std::path::Path;
-use std::process::{Command, exit};
+use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
 
@@ -27,7 +27,7 @@ const PACKAGES: [&str; 7] = [
 const RUNTIME: &str = "onnxruntime-gpu==1.31.1";
 
 /// `[MIB]`: also pack the bundle, into parts of so many MiB.
-pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
+pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<ExitCode> {
     let parts = match arguments {
         [] => None,
         [parts] => Some(
@@ -59,7 +59,7 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
     from.extend(size.as_deref().map(Path::new));
     scripts.call(&pack, &from)?;
     if parts.is_some() {
-        return Ok(());
+        return Ok(ExitCode::SUCCESS);
     }
     let python = python()?;
     let status = Command::new(python)
@@ -71,5 +71,6 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
         .status()
         .with_context(|| format!("cannot start {python}"))?;
     // 5 says that there is no GPU, as the tool does.
-    exit(status.code().unwrap_or(1));
+    let code = status.code().and_then(|code| u8::try_from(code).ok());
+    Ok(ExitCode::from(code.unwrap_or(1)))
 }
