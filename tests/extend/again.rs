@@ -11,6 +11,13 @@ fn again(folder: &TempDir, args: &[&str]) -> Ran {
     binary::run(["rewrite", &old].iter().chain(args).chain(&flags))
 }
 
+/// Such a rewrite is refused with exit code 2, and says so.
+fn refused(folder: &TempDir, args: &[&str], says: &str) {
+    let ran = again(folder, args);
+    assert_eq!(ran.code, 2, "{args:?}: {}", ran.stderr);
+    assert!(ran.stderr.contains(says), "{args:?}: {}", ran.stderr);
+}
+
 #[test]
 fn what_is_scaled_is_not_scaled_twice() {
     for (fixture, factor, other) in [
@@ -24,13 +31,7 @@ fn what_is_scaled_is_not_scaled_twice() {
         assert_eq!(ran.code, 0, "{}", ran.stderr);
         let same = again(&folder, &scale(factor));
         assert_eq!(same.json()["edits"], json!([]), "{}", fixture.name());
-        let refused = again(&folder, &scale(other));
-        assert_eq!(refused.code, 2, "{}", refused.stderr);
-        assert!(
-            refused.stderr.contains("is scaled already, by"),
-            "{}",
-            refused.stderr
-        );
+        refused(&folder, &scale(other), "is scaled already, by");
         let args: Vec<&str> = [&scale(other)[..], &["--allow-rescale"]].concat();
         let allowed = again(&folder, &args);
         assert_eq!(allowed.code, 0, "{}", allowed.stderr);
@@ -46,13 +47,7 @@ fn interpolated_rows_are_not_interpolated_again() {
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     let same = again(&folder, &to("linear", "128"));
     assert_eq!(same.json()["edits"], json!([]));
-    let refused = again(&folder, &to("cubic", "256"));
-    assert_eq!(refused.code, 2, "{}", refused.stderr);
-    assert!(
-        refused.stderr.contains("scaled already (linear)"),
-        "{}",
-        refused.stderr
-    );
+    refused(&folder, &to("cubic", "256"), "scaled already (linear)");
     for args in [
         vec!["--scale", "tile", "--max-length", "256"],
         vec!["--scale", "cubic", "--max-length", "256", "--allow-rescale"],
@@ -60,19 +55,12 @@ fn interpolated_rows_are_not_interpolated_again() {
         let ran = again(&folder, &args);
         assert_eq!(ran.code, 0, "{args:?}: {}", ran.stderr);
     }
-    let other = again(&folder, &to("tile", "128"));
-    assert_eq!(other.code, 2, "{}", other.stderr);
+    refused(&folder, &to("tile", "128"), "scaled already (linear)");
     // What is cut off stays interpolated.
     let cut = again(&folder, &to("truncate", "100"));
     assert_eq!(cut.code, 0, "{}", cut.stderr);
     fs::rename(folder.path().join("again.onnx"), model(&folder)).unwrap();
-    let refused = again(&folder, &to("linear", "256"));
-    assert_eq!(refused.code, 2, "{}", refused.stderr);
-    assert!(
-        refused.stderr.contains("scaled already (linear)"),
-        "{}",
-        refused.stderr
-    );
+    refused(&folder, &to("linear", "256"), "scaled already (linear)");
 }
 
 #[test]
@@ -82,10 +70,7 @@ fn copied_rows_are_not_copied_again() {
     let (folder, ran) = rewritten(&fixture, &to("tile", "100"));
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     for scale in ["tile", "linear"] {
-        let refused = again(&folder, &to(scale, "256"));
-        assert_eq!(refused.code, 2, "{scale}: {}", refused.stderr);
-        let says = "scaled already (tile)";
-        assert!(refused.stderr.contains(says), "{}", refused.stderr);
+        refused(&folder, &to(scale, "256"), "scaled already (tile)");
     }
     let shorter = again(&folder, &to("truncate", "64"));
     assert_eq!(shorter.code, 0, "{}", shorter.stderr);
@@ -101,18 +86,11 @@ fn patches_are_not_interpolated_again() {
     let same = again(&folder, &["--image-size", "48x24"]);
     assert_eq!(same.json()["edits"], json!([]));
     for other in ["--antialias", "--align-corners", "--scale=linear"] {
-        let refused = again(&folder, &["--image-size", "48x24", other]);
-        assert_eq!(refused.code, 2, "{other}: {}", refused.stderr);
-        let says = "interpolated already (cubic)";
-        assert!(refused.stderr.contains(says), "{}", refused.stderr);
+        let args = ["--image-size", "48x24", other];
+        refused(&folder, &args, "interpolated already (cubic)");
     }
-    let refused = again(&folder, &["--image-size", "32x32"]);
-    assert_eq!(refused.code, 2, "{}", refused.stderr);
-    assert!(
-        refused.stderr.contains("interpolated already (cubic)"),
-        "{}",
-        refused.stderr
-    );
+    let other = ["--image-size", "32x32"];
+    refused(&folder, &other, "interpolated already (cubic)");
     let allowed = again(&folder, &["--image-size", "32x32", "--allow-rescale"]);
     assert_eq!(allowed.code, 0, "{}", allowed.stderr);
 }

@@ -14,7 +14,7 @@ import sys
 
 FIXTURES = ("bert", "bloom", "gpt2", "llama", "vit")
 FORMS = ("dtypes/llama", "genai", "opset23", "ort-fusions", "ort-optimized")
-# What no session loads: the module for Python 3.x of another build, and tools.
+# What no session loads: PyTorch's outputs of forms, and tools of ONNX Runtime.
 UNUSED = shutil.ignore_patterns("__pycache__", "*.npz", "transformers", "quantization", "tools")
 
 

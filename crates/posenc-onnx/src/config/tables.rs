@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use posenc_encodings::kind::Stack;
 use posenc_encodings::resize::distances::{Sides, Widening};
-
 use serde_json::{Map, Value};
 
 use super::lengths::{Lengths, Span, add};
@@ -12,6 +11,14 @@ use crate::detect::Found;
 use crate::detect::finding::{Encoding, Finding};
 use crate::plan::stretch::distances::{self, ByDistance};
 use crate::plan::stretch::{Divided, Plan, Rows, Table};
+
+/// The keys of a `config.json` that are the farthest distance of a table: those of Wav2Vec2-BERT, and that of
+/// DeBERTa.
+const CLAMPS: [&str; 3] = [
+    "left_max_position_embeddings",
+    "right_max_position_embeddings",
+    "max_relative_positions",
+];
 
 /// Tables with other rows, and biases by other distances.
 #[derive(Clone, Debug, Default)]
@@ -22,14 +29,6 @@ pub(crate) struct Tables {
     /// What no key says.
     pub(super) unsaid: Vec<String>,
 }
-
-/// The keys of a `config.json` that are the farthest distance of a table: those of Wav2Vec2-BERT, and that of
-/// DeBERTa.
-const CLAMPS: [&str; 3] = [
-    "left_max_position_embeddings",
-    "right_max_position_embeddings",
-    "max_relative_positions",
-];
 
 impl Tables {
     /// The new farthest distances in place of the old ones.
@@ -47,6 +46,7 @@ impl Tables {
             }
         }
     }
+
     /// The tables and biases of a plan.
     pub(super) fn of(found: &Found, plan: &Plan) -> Self {
         let mut all = Self::of_rows(found, &plan.tables);

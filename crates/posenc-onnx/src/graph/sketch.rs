@@ -205,14 +205,19 @@ impl Sketch {
 
     /// Attention of `x` to all of `keys`, added to `x`: `[batch, sequence, features]`.
     pub(crate) fn attends(&mut self, x: &str, keys: &str) -> String {
-        let q = self.headed(x);
-        let [k, v] = [(); 2].map(|()| self.headed(keys));
-        let k = self.transpose(&k, &[0, 1, 3, 2]);
-        let scores = self.op("MatMul", &[&q, &k]);
+        let [scores, v] = self.scored(x, keys);
         let weights = self.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
         let y = self.op("MatMul", &[&weights, &v]);
         let y = self.merged(&y);
         self.op("Add", &[x, &y])
+    }
+
+    /// Scores of heads `[batch, heads, sequence, keys]`, and the values that they weight.
+    pub(crate) fn scored(&mut self, x: &str, keys: &str) -> [String; 2] {
+        let q = self.headed(x);
+        let [k, v] = [(); 2].map(|()| self.headed(keys));
+        let k = self.transpose(&k, &[0, 1, 3, 2]);
+        [self.op("MatMul", &[&q, &k]), v]
     }
 
     /// Heads `[batch, heads, sequence, size]` side by side, `[batch, sequence, features]`.

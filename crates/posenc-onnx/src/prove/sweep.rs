@@ -24,7 +24,7 @@ pub(crate) struct Sweep<'a> {
     meaning: Meaning,
     /// The outputs of the first run, per length.
     first: Vec<Outputs>,
-    /// Whether a runtime computes other outputs of padding than another, and equal ones of tokens.
+    /// Whether runtimes computed different outputs of padding, and equal ones of tokens.
     pub(crate) pads_apart: bool,
 }
 
@@ -77,21 +77,7 @@ impl<'a> Sweep<'a> {
                     }
                     _ => self.first.get(i).or(first.get(i)).cloned(),
                 };
-                let tolerance = self.tolerance();
-                let mut compared: Vec<(String, Run)> =
-                    rows(&got, want.as_ref(), tolerance, self.meaning).collect();
-                if compared.iter().any(|(_, row)| !row.ok) {
-                    // What a fused operator computes of padding is its own affair.
-                    let want = want.as_ref().map(|want| tokens_only(want, *at));
-                    let got = tokens_only(&got, *at);
-                    let tokens = rows(&got, want.as_ref(), tolerance, self.meaning);
-                    for ((_, row), (_, alone)) in compared.iter_mut().zip(tokens) {
-                        if !row.ok && alone.ok && self.subject.is_padded() {
-                            *row = alone;
-                            self.pads_apart = true;
-                        }
-                    }
-                }
+                let compared = self.compared(&got, want.as_ref(), *at);
                 own.extend(compared.into_iter().map(|(output, row)| Run {
                     runtime: target.backend.name().to_owned(),
                     provider: target.provider.to_string(),
@@ -114,6 +100,33 @@ impl<'a> Sweep<'a> {
             self.first = first;
         }
         Ok(runs)
+    }
+
+    /// A row for every output. Of one model in two runtimes, tokens alone are compared where the outputs of
+    /// padding differ: what a fused operator computes of these is its own affair.
+    fn compared(
+        &mut self,
+        got: &Outputs,
+        want: Option<&Outputs>,
+        at: Lengths,
+    ) -> Vec<(String, Run)> {
+        let (tolerance, meaning) = (self.tolerance(), self.meaning);
+        let mut all: Vec<(String, Run)> = rows(got, want, tolerance, meaning).collect();
+        let Some(want) = want.filter(|_| self.other.is_none() && self.subject.is_padded()) else {
+            return all;
+        };
+        if all.iter().all(|(_, row)| row.ok) {
+            return all;
+        }
+        let [got, want] = [got, want].map(|outputs| tokens_only(outputs, at));
+        let of_tokens = rows(&got, Some(&want), tolerance, meaning);
+        for ((_, row), (_, alone)) in all.iter_mut().zip(of_tokens) {
+            if !row.ok && alone.ok {
+                *row = alone;
+                self.pads_apart = true;
+            }
+        }
+        all
     }
 
     /// The wider of the tolerances of the two models.

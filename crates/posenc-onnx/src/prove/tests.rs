@@ -337,6 +337,15 @@ fn outputs_of_padding_may_differ_and_are_said_to() {
             .any(|why| why.starts_with("outputs of padding"));
         assert_eq!(said, ok, "{:?}", report.unchecked);
     }
+    // What is no number, in the only run or in one of two models, is wrong in padding too.
+    let nan = Evaluator {
+        fault: Some(|y, d| y[(d[1] + d[1] - 1) * d[2]] = f64::NAN),
+        ..Evaluator::default()
+    };
+    for other in [None, Some(&model)] {
+        let report = verify(&model, other, &short(), &boxed(std::slice::from_ref(&nan))).unwrap();
+        assert!(!report.ok, "{:?}", report.unchecked);
+    }
 }
 
 #[test]
