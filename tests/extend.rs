@@ -3,6 +3,7 @@
 
 mod again;
 mod distances;
+mod fixed;
 mod image;
 mod readers;
 

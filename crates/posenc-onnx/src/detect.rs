@@ -269,6 +269,7 @@ impl Trial {
         trial = trial.of_first_axis(model, options);
         trial = trial.of_written_batch(model, options);
         trial = trial.of_written_length(model, options);
+        trial = trial.of_cut_length(model, options);
         // The model determines how much sound, or how large a picture, makes a few tokens, and a table of
         // positions how many at most.
         for sequence in LARGER {
@@ -398,6 +399,24 @@ impl Trial {
         let other = run(ports.of_length(length), length);
         let keeps = other.attention.len() >= self.attention.len().max(1);
         match keeps && unread(&other) < unread(&self) {
+            true => other,
+            false => self,
+        }
+    }
+
+    /// The same with fewer tokens than constants have rows that are cut to their number, where these are too
+    /// few and more is read then.
+    fn of_cut_length(self, model: &Model, options: &Options) -> Self {
+        let graph = model.graph();
+        let unread = self.unread(graph);
+        let sequence = self.lengths.sequence;
+        let rows = lengths::cut(graph, &self.classes, &self.trace, sequence);
+        let rows = rows.filter(|rows| *rows > 2 && (unread > 0 || self.attention.is_empty()));
+        let Some(rows) = rows else { return self };
+        let inputs = (self.ports.clone(), self.classes.clone());
+        let other = Self::run(model, options, inputs, rows - 1);
+        let keeps = other.attention.len() >= self.attention.len().max(1);
+        match keeps && other.unread(graph) <= unread {
             true => other,
             false => self,
         }

@@ -6,6 +6,7 @@
 
 pub(crate) mod again;
 mod open;
+mod open_length;
 mod rescale;
 mod resize;
 mod rewritten;
@@ -22,7 +23,7 @@ use posenc_encodings::kind::Kind;
 use posenc_ir::{Model, NodeId};
 
 use crate::config::Told;
-use crate::detect::branches::{Branch, branches};
+use crate::detect::branches::{Branch, branches as branches_of};
 use crate::detect::{Found, Options, detect};
 use crate::error::RewriteError;
 use crate::graph::ports::given;
@@ -31,9 +32,10 @@ use crate::plan::rescale::recorded_original;
 use crate::plan::selection::chosen;
 use crate::plan::unread;
 use crate::record::{self, asked, written};
-use crate::report::{Endpoint, Rewrite};
+use crate::report::{Endpoint, Guarantee, Rewrite};
 use crate::request::{Request, roles};
 use crate::spelling;
+use open_length::Opened;
 use rewritten::Respelled;
 pub(crate) use rewritten::Rewritten;
 
@@ -47,6 +49,8 @@ pub(crate) struct Planned<'a> {
     flat: Option<Model>,
     /// That model in the spelling that is read, where some of its operators have another.
     plain: Option<Model>,
+    /// That model for sequences of any length, where it was of one and another is asked for.
+    opened: Option<Opened>,
     request: Request,
     /// What was found in each branch; there is at least one.
     pub(crate) branches: Vec<Branch>,
@@ -79,6 +83,7 @@ pub(crate) fn plan<'a>(
             model,
             flat: None,
             plain: None,
+            opened: None,
             request,
             branches: vec![Branch { options, found }],
             unread: vec![],
@@ -88,16 +93,22 @@ pub(crate) fn plan<'a>(
     let flat = model.inlined()?;
     let plain = spelling::plain(flat.as_ref().unwrap_or(model), &options.roles);
     let input = plain.as_ref().or(flat.as_ref()).unwrap_or(model);
-    let branches = branches(input, &options);
+    let branches = branches_of(input, &options);
     let unread = unread::unread(input, &branches);
     if !request.allowances.allow_unread {
         unread::refuse(&unread)?;
     }
+    let opened = open_length::open(input, &branches, &request)?;
+    let (input, branches) = match &opened {
+        Some(own) => (&own.model, branches_of(&own.model, &options)),
+        None => (input, branches),
+    };
     let change = change(input, &branches, &request)?;
     Ok(Planned {
         model,
         flat,
         plain,
+        opened,
         request,
         branches,
         unread,
@@ -108,6 +119,14 @@ pub(crate) fn plan<'a>(
 impl Planned<'_> {
     /// The model that is edited.
     pub(crate) fn input(&self) -> &Model {
+        match &self.opened {
+            Some(opened) => &opened.model,
+            None => self.read(),
+        }
+    }
+
+    /// The model in which everything was found first.
+    fn read(&self) -> &Model {
         let own = self.plain.as_ref().or(self.flat.as_ref());
         own.unwrap_or(self.model)
     }
@@ -139,19 +158,14 @@ impl Planned<'_> {
         let unread = self.unread.clone();
         let flat = self.flat.clone();
         let request = self.request.clone();
-        let spellings = self.plain.clone().map(|plain| {
-            let read = self.flat.as_ref().unwrap_or(model).clone();
-            Box::new(Respelled {
-                models: [read, plain],
-                found: self.branches[0].found.clone(),
-            })
-        });
+        let spellings = self.spellings();
         let options = (self.branches.len() == 1).then(|| self.branches[0].options.clone());
         let recorded = recorded_original(self.input());
         let recorded = recorded.map(|(length, _)| length);
         let told = Told::of(&self.change, &self.branches, &self.request, recorded);
         let mut done = self.edit().map_err(RewriteError::of_edit)?;
         done.told = told;
+        done.respelled = spellings.filter(|_| !done.report.edits.is_empty());
         if done.report.edits.is_empty() {
             let read = std::mem::replace(&mut done.model, model.clone());
             done.flat = is_other.then_some(read);
@@ -171,7 +185,6 @@ impl Planned<'_> {
                 ),
             };
             done.report.warnings.push(replaced);
-            done.respelled = spellings;
         }
         if !done.report.edits.is_empty() {
             let again = again(&done, &options);
@@ -190,11 +203,50 @@ impl Planned<'_> {
         Ok(done)
     }
 
+    /// The model as it was read, and as it is edited, where these differ and compute the same.
+    fn spellings(&self) -> Option<Box<Respelled>> {
+        let input = self.plain.as_ref().filter(|_| self.opened.is_none());
+        let edited = self.opened.as_ref().map(|own| &own.model).or(input)?;
+        let (of, found) = match &self.opened {
+            // They are compared at the length that both take.
+            Some(opened) => (self.read(), &opened.before),
+            None => (edited, &self.branches[0].found),
+        };
+        let read = self.flat.as_ref().unwrap_or(self.model);
+        Some(Box::new(Respelled {
+            models: [read.clone(), edited.clone()],
+            of: of.clone(),
+            found: found.clone(),
+        }))
+    }
+
     fn edit(self) -> Result<Rewritten, RewriteError> {
+        let Some(opened) = &self.opened else {
+            let fixed = open_length::left(&self.branches[0].found, &self.request);
+            let mut done = self.edit_input()?;
+            let is_changed = !done.report.edits.is_empty();
+            done.report.warnings.extend(fixed.filter(|_| is_changed));
+            return Ok(done);
+        };
+        let (original, opened) = (self.read().clone(), opened.clone());
+        let wanted = self.request.parameters.max_length;
+        let mut done = self.edit_input()?;
+        done.report.warnings.extend(opened.check(&done, wanted)?);
+        if done.report.edits.is_empty() {
+            done.report.edits = opened.edits(&original, &done.found);
+            done.report.guarantee = Guarantee::NewFunction;
+        }
+        done.report.limits.before.clone_from(&opened.limits);
+        done.report.warnings.insert(0, opened.note());
+        Ok(done)
+    }
+
+    fn edit_input(self) -> Result<Rewritten, RewriteError> {
         let Self {
             model,
             flat,
             plain,
+            opened,
             request,
             branches,
             unread: _,
@@ -208,7 +260,9 @@ impl Planned<'_> {
         let limits = &branches[0].found.limits;
         report.limits.before.clone_from(limits);
         report.limits.after.clone_from(limits);
-        let input = plain.as_ref().or(flat.as_ref()).unwrap_or(model);
+        let opened = opened.map(|own| own.model);
+        let own = opened.as_ref().or(plain.as_ref()).or(flat.as_ref());
+        let input = own.unwrap_or(model);
         match change {
             Change::Rescale(plans) => rescale::apply(input, branches, &plans, &request, report),
             Change::Stretch(plan) => {
@@ -238,7 +292,7 @@ fn again(done: &Rewritten, options: &Option<Options>) -> Option<Vec<Branch>> {
     // A verification knows neither the roles nor the families of a request.
     let is_usual = |o: &Options| o.roles.is_empty() && o.custom.is_empty();
     let is_found = options.as_ref().is_some_and(is_usual);
-    (!is_found).then(|| branches(&done.model, &Options::default()))
+    (!is_found).then(|| branches_of(&done.model, &Options::default()))
 }
 
 /// The model as it is.

@@ -4,12 +4,14 @@
 //! Walks over the graph know one of them. [`plain`] replaces others by it, each by an identity that
 //! holds for all sizes, so that no walk has to know them. What no rule fits stays as it is.
 
+mod angles;
 mod blocks;
 mod control;
 mod counters;
 mod elementwise;
 mod fused;
 mod halves;
+mod in_place;
 mod layout;
 mod masked;
 mod products;
@@ -53,6 +55,7 @@ fn rules_of(node: &Node) -> [&'static [Rule]; 2] {
         "QLinearMatMul" | "QLinearConv" => return [&[qlinear::operator], &[]],
         "Loop" => &[control::repeated, control::counted],
         "Scan" => &[control::scanned],
+        "Cos" | "Sin" => &[angles::of_positions],
         "Exp" => &[softmax::of_logarithms],
         "Div" => &[softmax::quotient, masked::renormalized],
         "Mul" => &[softmax::quotient, quantized::integers],
@@ -82,6 +85,27 @@ fn rules_of(node: &Node) -> [&'static [Rule]; 2] {
 /// The model with its operators in the spelling that is read, where some of them have another;
 /// `None` where none has. `roles` are those of inputs that are not told from their use.
 pub(crate) fn plain(model: &Model, roles: &BTreeMap<String, Role>) -> Option<Model> {
+    respelled(model, roles, rules_of)
+}
+
+/// The model without indices that are stored for each element of a tensor and move none; `None` where it has
+/// no such ones. The result computes the same.
+pub(crate) fn without_places(model: &Model, roles: &BTreeMap<String, Role>) -> Option<Model> {
+    let mut nodes = model.graph().nodes();
+    nodes.find(|(_, node)| node.is("GatherND") || node.is("ScatterND"))?;
+    respelled(model, roles, |node| match (node.op(), node.domain()) {
+        ("GatherND", "") => [&[], &[in_place::gathered]],
+        ("ScatterND", "") => [&[], &[in_place::scattered]],
+        _ => [&[], &[]],
+    })
+}
+
+/// The model after all replacements by some rules; `None` where there are none.
+fn respelled(
+    model: &Model,
+    roles: &BTreeMap<String, Role>,
+    rules_of: fn(&Node) -> [&'static [Rule]; 2],
+) -> Option<Model> {
     let respelling = Respelling {
         roles,
         constants: repeated::equal_constants(model.graph()),

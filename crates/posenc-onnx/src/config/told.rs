@@ -169,5 +169,6 @@ fn sizes(found: &Found, plan: &resize::Plan) -> What {
             What::Images(images, unsaid.into_iter().collect())
         }
         Wanted::Length { tables, .. } => What::Tables(Tables::of_rows(found, tables)),
+        Wanted::OpenLength { .. } => What::Nothing,
     }
 }

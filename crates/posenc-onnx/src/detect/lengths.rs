@@ -4,6 +4,7 @@ use posenc_ir::Graph;
 use posenc_ir::eval::Trace;
 
 use crate::graph::dataflow::{Class, Classes};
+use crate::graph::lane::wrap;
 
 /// The most samples or frames of a trial run.
 const MOST: usize = 1 << 14;
@@ -33,6 +34,39 @@ pub(super) fn written(
         lengths.all(|length| length == first).then_some(first)
     };
     only(&mut { of_tables }).or_else(|| only(&mut { of_shapes }))
+}
+
+/// The most tokens for which every constant that is cut to their number has a row; `None` where all have
+/// enough.
+pub(super) fn cut(
+    graph: &Graph,
+    classes: &Classes,
+    trace: &Trace,
+    sequence: usize,
+) -> Option<usize> {
+    let rows = graph.nodes().filter_map(|(_, node)| {
+        let cut = Some(node).filter(|node| node.is("Slice"))?;
+        let (data, ends) = (cut.input(0)?, cut.input(2)?);
+        let follows = classes.of_value(ends).has(Class::LENGTH);
+        let dims = trace.get(data).dims.as_ref().filter(|_| follows)?;
+        let ends = trace.get(ends).to_i64()?;
+        let along = match cut.input(3) {
+            Some(along) => trace.get(along).to_i64()?.iter().copied().collect(),
+            None => (0..dims.len() as i64).collect::<Vec<i64>>(),
+        };
+        let is_short = |(end, axis): (&i64, i64)| {
+            let rows = *dims.get(wrap(axis, dims.len())?)?;
+            let is_cut = usize::try_from(*end) == Ok(sequence) && rows < sequence;
+            is_cut.then_some(rows)
+        };
+        let is_constant = classes.of_value(data).is_constant();
+        ends.iter()
+            .zip(along)
+            .filter(|_| is_constant)
+            .filter_map(is_short)
+            .min()
+    });
+    rows.min()
 }
 
 /// The length at which a size is `wanted` that is `seen` at the length `sequence`; `None` where none is

@@ -4,6 +4,7 @@ mod bias;
 mod follow;
 mod numbers;
 mod open;
+mod open_length;
 
 use std::collections::BTreeMap;
 
@@ -16,6 +17,7 @@ use crate::plan::resize::Plan;
 use crate::plan::resize::table::{NewRows, ResizedTable};
 use numbers::{along, refuse, stored};
 pub(crate) use open::open;
+pub(crate) use open_length::open_length;
 
 /// Applies a plan to a model, and says what changed.
 ///

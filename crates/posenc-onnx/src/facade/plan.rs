@@ -273,7 +273,9 @@ impl fmt::Display for Plan<'_> {
             Change::Open(_) => write!(f, "take images of any size at ")?,
             Change::Resize(plan) => match plan.wanted {
                 Wanted::Image { size, .. } => write!(f, "take images of {size} at ")?,
-                Wanted::Length { .. } => write!(f, "stretch the encoding of ")?,
+                Wanted::Length { .. } | Wanted::OpenLength { .. } => {
+                    write!(f, "stretch the encoding of ")?;
+                }
             },
             _ => write!(f, "rescale the rotations of ")?,
         }

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::Verification;
 use crate::config::ConfigChange;
+use crate::detect::context::Context;
 use crate::error::Refusal;
 use crate::prove::{VerifyError, bare, check_record, check_rope, expectations, respelled};
 use crate::record;
@@ -295,8 +296,11 @@ impl Rewritten {
     pub fn respelling(&self, backend: &dyn Backend) -> Result<Verification, VerifyError> {
         let checks = match &self.0.respelled {
             Some(own) => {
-                let [model, plain] = &own.models;
-                respelled::check([model, plain], &own.found, backend)?
+                let context = Context {
+                    model: &own.of,
+                    found: &own.found,
+                };
+                respelled::check(own.models.each_ref(), &context, backend)?
             }
             None => vec![],
         };

@@ -3,6 +3,7 @@
 
 mod bias;
 pub(crate) mod open;
+pub(crate) mod open_length;
 mod weights;
 
 use ndarray::{Array1, Array2, ArrayD};

@@ -11,26 +11,27 @@ use super::run::{Source, load, run};
 use super::seeded::seeded;
 use super::subject::{coarsest, is_quantized};
 use super::tolerance::Tolerance;
-use crate::detect::Found;
+use crate::detect::context::Context;
 use crate::graph::ports::Lengths;
 use crate::report::SiteCheck;
 
 /// How messages name the models.
 const MODEL: &str = "the model in another spelling";
 
-/// Compares the outputs of a model and of the same in another spelling, in which this was found, at
-/// two lengths, the second with padding.
+/// Compares the outputs of a model and of the same in another spelling at two lengths, the second with
+/// padding. `of` takes what both take.
 ///
 /// # Errors
 /// When the runtime does not run them.
 pub(crate) fn check(
     [model, plain]: [&Model; 2],
-    found: &Found,
+    of: &Context<'_>,
     backend: &dyn Backend,
 ) -> Result<Vec<SiteCheck>, VerifyError> {
     // A fault of an optimizer is none of the model's. Quantized operators in two spellings round alike
     // only where the runtime fuses them.
-    let is_quantized = is_quantized(plain, found);
+    let found = of.found;
+    let is_quantized = is_quantized(of.model, found);
     let optimization = match is_quantized {
         true => Optimization::On,
         false => Optimization::Off,
@@ -47,7 +48,7 @@ pub(crate) fn check(
     // A number that is halfway between two integers is rounded up or down.
     let coarsest = match is_quantized {
         true => DType::F16,
-        false => coarsest(plain, found),
+        false => coarsest(of.model, found),
     };
     let own = found.lengths;
     let longer = Lengths {
@@ -61,7 +62,7 @@ pub(crate) fn check(
         (found.ports.fit(longer), Padding::Right),
     ];
     for (at, padding) in runs {
-        let feeds = feeds(plain.graph(), &found.ports, at, padding)?;
+        let feeds = feeds(of.graph(), &found.ports, at, padding)?;
         let [first, second] = &mut sessions;
         let first = run(&mut **first, &feeds, MODEL)?;
         let second = run(&mut **second, &feeds, MODEL)?;
@@ -112,7 +113,11 @@ mod tests {
         for (other, is_equal) in [("mini/rope", true), ("mini/none", false)] {
             let other = fixture(other);
             let found = detect(&other, &Options::default());
-            let checks = check([&model, &other], &found, &Evaluator::default()).unwrap();
+            let of = Context {
+                model: &other,
+                found: &found,
+            };
+            let checks = check([&model, &other], &of, &Evaluator::default()).unwrap();
             assert_eq!(checks.len(), 2, "two lengths");
             assert!(
                 checks.iter().all(|check| check.ok == is_equal),

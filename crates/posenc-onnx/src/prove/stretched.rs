@@ -2,7 +2,7 @@
 //! the new length, divided biases, and at every position the row that the formula says.
 
 mod distances;
-mod past_end;
+pub(super) mod past_end;
 mod slopes;
 
 use ndarray::{Array1, Array2, ArrayD, ArrayView2, Axis};

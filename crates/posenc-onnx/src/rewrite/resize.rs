@@ -76,7 +76,7 @@ pub(super) fn apply(
             };
             stretch::record(&mut next, &report, scaled);
         }
-        Wanted::Image { .. } => {}
+        Wanted::Image { .. } | Wanted::OpenLength { .. } => {}
     }
     report.warnings = warnings(&after, None, plan.length());
     Ok(Rewritten::new(next, after, report))

@@ -39,7 +39,9 @@ pub(crate) struct Rewritten {
 pub(crate) struct Respelled {
     /// The model as it was read, and in the spelling that is edited.
     pub(crate) models: [Model; 2],
-    /// What is found in the latter.
+    /// A model that takes what both take.
+    pub(crate) of: Model,
+    /// What is found in it.
     pub(crate) found: Found,
 }
 

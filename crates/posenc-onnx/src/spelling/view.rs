@@ -3,7 +3,8 @@
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
-use ndarray::ArrayViewD;
+use ndarray::{ArrayD, ArrayViewD};
+use posenc_ir::eval::{Budget, Trace, trace};
 use posenc_ir::{
     Attr, DType, Emitter, Graph, Model, Node, NodeId, Patch, ScopeId, Stored, Tensor, ValueId,
 };
@@ -19,6 +20,9 @@ use crate::graph::ports::{Ports, Role};
 /// The most elements of a constant that is read.
 const MOST: usize = 1 << 16;
 
+/// The most elements of what is computed of constants: four integers for each of 2,048 × 2,048 pairs.
+const MANY: Budget = Budget { elements: 1 << 24 };
+
 /// Axes are inputs of all operators that most rules write from here on.
 const OPSET: i64 = 13;
 
@@ -32,6 +36,8 @@ pub(super) struct View<'a> {
     ports: OnceCell<Ports>,
     classes: OnceCell<Classes>,
     runs: OnceCell<Runs>,
+    /// What is computed of constants.
+    computed: OnceCell<Trace>,
 }
 
 impl<'a> View<'a> {
@@ -42,6 +48,7 @@ impl<'a> View<'a> {
             ports: OnceCell::new(),
             classes: OnceCell::new(),
             runs: OnceCell::new(),
+            computed: OnceCell::new(),
         }
     }
 
@@ -90,6 +97,11 @@ impl<'a> View<'a> {
         self.runs.get_or_init(make)
     }
 
+    /// The only number of tokens that the graph takes, where there is one.
+    pub(super) fn fixed_sequence(&self) -> Option<usize> {
+        self.ports().fixed_sequence()
+    }
+
     /// The stored tensor of a constant; that of an input with a default is none.
     pub(super) fn stored(&self, value: ValueId) -> Option<&'a Stored> {
         let graph = self.graph();
@@ -110,6 +122,15 @@ impl<'a> View<'a> {
     /// Whether a value depends on content.
     pub(super) fn is_content(&self, value: ValueId) -> bool {
         self.classes().of_value(value).has(Class::CONTENT)
+    }
+
+    /// The integers of what is stored or computed of constants, also where they are many.
+    pub(super) fn constants(&self, value: ValueId) -> Option<ArrayD<i64>> {
+        let classes = self.classes();
+        let opaque = |v| !classes.of_value(v).is_constant();
+        let make = || trace(self.model, &FxHashMap::default(), &opaque, &MANY);
+        let is_constant = classes.of_value(value).is_constant();
+        is_constant.then(|| self.computed.get_or_init(make).get(value).to_i64())?
     }
 
     /// Whether a value depends on positions.

@@ -1,10 +1,10 @@
-//! Sizes that the graph computes of the grid of patches.
+//! Sizes, and numbers for each token, that the graph computes of the grid of patches or of the length.
 
 use std::collections::BTreeMap;
 
 use posenc_ir::{Attr, DType, Emitter, ValueId};
 
-use crate::plan::resize::{Following, Number, Whole};
+use crate::plan::resize::{Following, Number, Rule, Whole};
 
 /// Sizes that follow from the grid of patches, each computed once.
 pub(super) struct Sizes<'g> {
@@ -15,6 +15,8 @@ pub(super) struct Sizes<'g> {
     made: BTreeMap<Number, ValueId>,
     products: BTreeMap<[bool; 2], ValueId>,
     lists: BTreeMap<Vec<Number>, ValueId>,
+    /// Counts, by their length, their axis from the last, and how many axes they have.
+    counts: BTreeMap<(Number, usize, usize), ValueId>,
 }
 
 impl<'g> Sizes<'g> {
@@ -28,6 +30,7 @@ impl<'g> Sizes<'g> {
             made: BTreeMap::new(),
             products: BTreeMap::new(),
             lists: BTreeMap::new(),
+            counts: BTreeMap::new(),
         }
     }
 
@@ -129,10 +132,114 @@ impl<'g> Sizes<'g> {
                 let dims = self.joined(&own.each);
                 return self.out.op("Expand", &[one, dims]);
             }
+            Whole::Rule(rule) => return self.ruled(rule, &own.each, dtype),
+            Whole::Rows => return self.first_rows(own),
         };
         match dtype {
             DType::I64 => made,
             other => self.out.cast(made, other),
         }
+    }
+
+    /// The first rows of a constant along the axes that follow.
+    fn first_rows(&mut self, own: &Following) -> ValueId {
+        let along: Vec<usize> = (0..own.each.len())
+            .filter(|axis| own.each[*axis].follows())
+            .collect();
+        let ends: Vec<Number> = along.iter().map(|axis| own.each[*axis]).collect();
+        let ends = self.joined(&ends);
+        let starts = self.out.ints("rows", &vec![0; along.len()]);
+        let along: Vec<i64> = along.into_iter().map(|axis| axis as i64).collect();
+        let along = self.out.ints("rows", &along);
+        self.out.op("Slice", &[own.value, starts, ends, along])
+    }
+
+    /// Numbers of these dimensions that follow a rule.
+    fn ruled(&mut self, rule: &Rule, dims: &[Number], dtype: DType) -> ValueId {
+        match rule {
+            Rule::Line { start, steps } => {
+                let mut sum: Option<ValueId> = None;
+                for (axis, step) in steps.iter().copied() {
+                    let count = self.counted(dims, axis);
+                    let own = self.with("Mul", count, (step, 1));
+                    sum = Some(match sum {
+                        Some(sum) => self.out.op("Add", &[sum, own]),
+                        None => own,
+                    });
+                }
+                let sum = sum.unwrap_or_else(|| self.out.ints("position", &[0]));
+                let sum = self.with("Add", sum, (*start, 0));
+                let sum = match dtype {
+                    DType::I64 => sum,
+                    other => self.out.cast(sum, other),
+                };
+                self.repeated(sum, dims, &rule.axes())
+            }
+            Rule::Band {
+                axes,
+                near,
+                before,
+                behind,
+            } => {
+                let [rows, columns] = axes.map(|axis| self.counted(dims, axis));
+                let distance = self.out.op("Sub", &[columns, rows]);
+                // Runtimes choose between numbers, and not between truth values.
+                let chosen = if dtype == DType::Bool {
+                    DType::U8
+                } else {
+                    dtype
+                };
+                let mut made = self.out.scalar("mask", chosen, *near);
+                let sides = [("Less", before), ("Greater", behind)];
+                for (compares, (end, far)) in sides
+                    .into_iter()
+                    .filter_map(|(op, own)| Some((op, (*own)?)))
+                {
+                    let end = self.out.ints("distance", &[end]);
+                    let is_far = self.out.op(compares, &[distance, end]);
+                    let far = self.out.scalar("mask", chosen, far);
+                    made = self.out.op("Where", &[is_far, far, made]);
+                }
+                if chosen != dtype {
+                    made = self.out.cast(made, dtype);
+                }
+                self.repeated(made, dims, axes)
+            }
+        }
+    }
+
+    /// What is as long as these dimensions along some axes, and has one element along the others, for all of
+    /// them.
+    fn repeated(&mut self, value: ValueId, dims: &[Number], axes: &[usize]) -> ValueId {
+        let is_one =
+            |(at, number): (usize, &Number)| axes.contains(&at) || *number == Number::Fixed(1);
+        if dims.iter().enumerate().all(is_one) {
+            return value;
+        }
+        let dims = self.joined(dims);
+        self.out.op("Expand", &[value, dims])
+    }
+
+    /// 0, 1, 2, … in int64, as many as this axis of the dimensions is long, along it.
+    fn counted(&mut self, dims: &[Number], axis: usize) -> ValueId {
+        let key = (dims[axis], dims.len() - axis, dims.len());
+        if let Some(made) = self.counts.get(&key) {
+            return *made;
+        }
+        let length = self.number(dims[axis]);
+        let length = self.out.op("Squeeze", &[length]);
+        let [zero, one] = [0.0, 1.0].map(|n| self.out.scalar("position", DType::I64, n));
+        let count = self.out.op("Range", &[zero, length, one]);
+        let mut shape = vec![1; dims.len()];
+        shape[axis] = -1;
+        let made = match shape.len() {
+            1 => count,
+            _ => {
+                let shape = self.out.ints("shape", &shape);
+                self.out.op("Reshape", &[count, shape])
+            }
+        };
+        self.counts.insert(key, made);
+        made
     }
 }

@@ -5,6 +5,7 @@ use posenc_ir::eval::Value;
 use posenc_ir::{NodeId, Tensor, Use};
 
 use super::elements;
+use super::rules::Rule;
 use super::sizes::Wanted;
 use super::walk::Walk;
 use crate::attention::mask::HIDES;
@@ -78,7 +79,9 @@ impl Walk<'_> {
         }
         if self.context.found.classes.of_value(value).is_constant() {
             let Some(tensor) = self.lengthened(at, axis, wanted.after()) else {
-                return Ok(false);
+                let mut axes = self.axes_in(at.node, at.slot()).unwrap_or_default();
+                axes[axis] = wanted.clone();
+                return Ok(self.cut_rows(at, &axes));
             };
             self.constants.insert(at, (value, tensor));
             return Ok(true);
@@ -195,6 +198,13 @@ impl Walk<'_> {
             first.broadcast(dims)?.to_owned()
         } else if matches!(self.wanted, Wanted::Image { .. }) {
             return None;
+        } else if matches!(self.wanted, Wanted::OpenLength { .. }) {
+            let rule = Rule::along(&numbers, axis)
+                .filter(|_| dtype.is_int() || numbers.iter().all(is_mask))?;
+            for other in rule.axes() {
+                dims[other] = length;
+            }
+            rule.numbers(&dims)
         } else if dtype.is_int() {
             extend_line(&numbers, axis, length, false, 0.0)?
         } else if numbers.iter().all(is_mask) {
@@ -215,7 +225,7 @@ fn below(dims: Option<&[usize]>, axis: usize, rank: usize) -> Option<usize> {
 }
 
 /// Operators that compare element by element, and combine what was compared.
-fn is_comparison(op: &str) -> bool {
+pub(super) fn is_comparison(op: &str) -> bool {
     matches!(
         op,
         "Equal"

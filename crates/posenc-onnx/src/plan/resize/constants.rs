@@ -1,22 +1,25 @@
-//! Constants that follow from the grid of patches: sizes, and rows that are the same for every token.
+//! Constants that follow from the grid of patches or from the length: sizes, rows that are the same for every
+//! token, and numbers for each token that follow a rule.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ndarray::{Axis, Slice};
+use ndarray::{ArrayD, Axis, Slice};
 use posenc_ir::{Tensor, Use, ValueId};
 
 use super::elements;
 use super::numbers::{Number, shorten};
-use super::sizes::Plan;
+use super::rules::Rule;
+use super::sizes::{Plan, Wanted};
 use crate::detect::context::Context;
 use crate::error::RewriteError;
+use crate::graph::extent::Extent;
 
-/// What a constant is for any grid.
+/// What a constant is for any grid or length.
 #[derive(Clone, Debug)]
 pub(crate) struct Following {
     /// The constant that it replaces.
     pub(crate) value: ValueId,
-    /// Its numbers, or its dimensions where it is repeated: each is fixed or follows from the grid.
+    /// Its numbers, or its dimensions: each is fixed or follows from the grid.
     pub(crate) each: Vec<Number>,
     /// What `each` holds.
     pub(crate) whole: Whole,
@@ -31,9 +34,14 @@ pub(crate) enum Whole {
     Number,
     /// The dimensions of the constant, which is this tensor repeated.
     Dims(Tensor),
+    /// The dimensions of the constant, whose numbers follow this rule.
+    Rule(Rule),
+    /// The dimensions of the first rows of the constant.
+    Rows,
 }
 
-/// What the constants that follow are for any grid. `seen` are the grids: the old one, and that of each plan.
+/// What the constants that follow are for any grid or length. `seen` are the grids: the old one, and that of
+/// each plan; both sides of a sequence are its length.
 ///
 /// # Errors
 /// With the first that is no size, or follows in another way.
@@ -42,10 +50,10 @@ pub(super) fn constants(
     plans: &[Plan],
     seen: &[[usize; 2]],
 ) -> Result<BTreeMap<Use, Following>, RewriteError> {
-    let uses: BTreeSet<Use> = plans
+    let uses = plans
         .iter()
-        .flat_map(|plan| plan.constants.keys().copied())
-        .collect();
+        .flat_map(|plan| plan.constants.keys().chain(plan.cuts.keys()));
+    let uses: BTreeSet<Use> = uses.copied().collect();
     let graph = context.graph();
     let read = |at: Use| Some((at, graph.node(at.node).input(at.slot())?));
     let all = uses.into_iter().filter_map(read);
@@ -74,6 +82,13 @@ struct Read<'a> {
 impl Read<'_> {
     fn following(&self) -> Result<Following, RewriteError> {
         let dims = self.context.dims(self.value).unwrap_or_default();
+        if self
+            .plans
+            .iter()
+            .any(|plan| plan.cuts.contains_key(&self.at))
+        {
+            return self.first_rows(dims);
+        }
         let is_same = |plan: &Plan| {
             let new = plan.constants.get(&self.at);
             new.is_none_or(|(_, tensor)| tensor.dims() == dims)
@@ -120,9 +135,29 @@ impl Read<'_> {
         })
     }
 
-    /// What is the same for every token, as a mask that hides nothing.
+    /// The first rows.
+    fn first_rows(&self, dims: &[usize]) -> Result<Following, RewriteError> {
+        let list = |dims: &[usize]| dims.iter().map(|n| *n as i64).collect();
+        let mut lists = vec![list(dims)];
+        for plan in self.plans {
+            let cut = plan.cuts.get(&self.at);
+            let (_, axes) = cut.ok_or_else(|| self.refuse("rows that some lengths cut alone"))?;
+            let cut: Vec<usize> = axes.iter().map(Extent::after).collect();
+            lists.push(list(&cut));
+        }
+        Ok(Following {
+            value: self.value,
+            each: self.fitted(&lists)?,
+            whole: Whole::Rows,
+        })
+    }
+
+    /// What is the same for every token, as a mask that hides nothing, or follows a rule.
     fn repeated(&self, dims: &[usize]) -> Result<Following, RewriteError> {
-        let why = "numbers for each token, of which images of any size would need others";
+        let why = format!(
+            "numbers for each token, of which {} would need others",
+            self.any()
+        );
         let mut lists = vec![dims.to_vec()];
         for plan in self.plans {
             let new = plan.constants.get(&self.at);
@@ -130,7 +165,7 @@ impl Read<'_> {
             lists.push(new.to_vec());
         }
         if lists.iter().any(|list| list.len() != dims.len()) {
-            return Err(self.refuse(why));
+            return Err(self.refuse(&why));
         }
         let sides: Vec<Vec<i64>> = lists
             .iter()
@@ -142,15 +177,23 @@ impl Read<'_> {
             return Err(self.refuse(why));
         }
         let old = elements::read(self.context.found.trace.get(self.value));
-        let mut numbers = old.ok_or_else(|| self.refuse(why))?;
+        let mut numbers = old.ok_or_else(|| self.refuse(&why))?;
         let follow = each.iter().enumerate().filter(|(_, n)| n.follows());
-        for (axis, _) in follow {
+        let follow: Vec<usize> = follow.map(|(axis, _)| axis).collect();
+        if let Some(rule) = self.rule(&numbers, &follow) {
+            return Ok(Following {
+                value: self.value,
+                each,
+                whole: Whole::Rule(rule),
+            });
+        }
+        for axis in follow {
             let first = numbers.slice_axis(Axis(axis), Slice::from(..1)).to_owned();
             let is_same = numbers
                 .axis_iter(Axis(axis))
                 .all(|row| row == first.index_axis(Axis(axis), 0));
             if !is_same {
-                return Err(self.refuse(why));
+                return Err(self.refuse(&why));
             }
             numbers = first;
         }
@@ -162,6 +205,28 @@ impl Read<'_> {
         })
     }
 
+    /// The rule of a sequence that numbers follow along all of these axes.
+    fn rule(&self, numbers: &ArrayD<f64>, axes: &[usize]) -> Option<Rule> {
+        let is_length = matches!(self.plans.first()?.wanted, Wanted::OpenLength { .. });
+        let first = axes.first().filter(|_| is_length)?;
+        let rule = Rule::along(numbers, *first)?;
+        let is_constant = |axis: &usize| {
+            let mut rows = numbers.axis_iter(Axis(*axis));
+            let first = rows.next();
+            rows.all(|row| Some(row) == first)
+        };
+        let follows = rule.axes() == *axes && !axes.iter().all(is_constant);
+        follows.then_some(rule)
+    }
+
+    /// What all constants are made for, as a refusal says it.
+    fn any(&self) -> &'static str {
+        match self.plans.first().map(|plan| &plan.wanted) {
+            Some(Wanted::OpenLength { .. }) => "sequences of any length",
+            _ => "images of any size",
+        }
+    }
+
     /// The numbers at each place of lists: that of the old grid, and that of each plan.
     fn fitted(&self, lists: &[Vec<i64>]) -> Result<Vec<Number>, RewriteError> {
         let places = 0..lists.first().map_or(0, Vec::len);
@@ -169,9 +234,12 @@ impl Read<'_> {
             let own: Option<Vec<i64>> = lists.iter().map(|list| list.get(place).copied()).collect();
             let fitted = own.and_then(|own| Number::fitted(&own, self.seen));
             fitted.ok_or_else(|| {
-                self.refuse(
-                    "a size that does not follow from the rows and columns of patches as a product",
-                )
+                self.refuse(match self.any() {
+                    "images of any size" => {
+                        "a size that does not follow from the rows and columns of patches as a product"
+                    }
+                    _ => "a size that does not follow from the number of tokens as a product",
+                })
             })
         });
         each.collect()

@@ -40,6 +40,15 @@ impl Walk<'_> {
                 continue;
             }
             let rows = match &self.wanted {
+                Wanted::OpenLength { .. } => {
+                    let computed = self.axes(value).is_some_and(|own| own == axes);
+                    let is_cut = computed || self.cut_rows(entry, &axes);
+                    if is_cut {
+                        continue;
+                    }
+                    let why = "how the rows of the position table follow the sequence is not known";
+                    return Err(self.refuse(id, why));
+                }
                 Wanted::Image { by, .. } => NewRows::Grid(by.rows),
                 Wanted::Length { tables, .. } => {
                     match tables.iter().find(|table| table.finding == finding) {

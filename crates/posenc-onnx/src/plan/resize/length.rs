@@ -85,7 +85,10 @@ type Inputs = Vec<(ValueId, Vec<Extent>)>;
 
 /// The inputs that follow the length, in every way that may be meant: tokens and what is given for each of
 /// them, or else an input of which one axis is a multiple of the length, as that of sounds.
-fn inputs(context: &Context<'_>, [old, new]: [usize; 2]) -> Result<Vec<Inputs>, RewriteError> {
+pub(super) fn inputs(
+    context: &Context<'_>,
+    [old, new]: [usize; 2],
+) -> Result<Vec<Inputs>, RewriteError> {
     let ports = &context.found.ports;
     let with = |port: &Port, changes: &dyn Fn(usize) -> bool, times: usize| {
         let dims = context

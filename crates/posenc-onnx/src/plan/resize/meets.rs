@@ -3,6 +3,7 @@
 
 use posenc_ir::{Node, NodeId};
 
+use super::broadcast::is_comparison;
 use super::walk::Walk;
 use crate::error::RewriteError;
 use crate::graph::extent::Extent;
@@ -15,7 +16,7 @@ impl Walk<'_> {
     pub(super) fn check_meets(&mut self, id: NodeId) -> Result<(), RewriteError> {
         let graph = self.context.graph();
         let node = graph.node(id);
-        if node.domain().is_empty() && is_elementwise(node.op()) {
+        if node.domain().is_empty() && (is_elementwise(node.op()) || is_comparison(node.op())) {
             return self.widen_inputs(id);
         }
         let inputs: Vec<Vec<Extent>> = (0..node.inputs().len())

@@ -7,6 +7,7 @@ use posenc_ir::{NodeId, Tensor, Use};
 use super::walk::Walk;
 use crate::error::RewriteError;
 use crate::graph::extent::{Extent, gathered, regrouped};
+use crate::graph::lane::wrap;
 
 /// Nodes between a number and the shape that it is part of are few.
 const STEPS: usize = 8;
@@ -48,6 +49,47 @@ impl Walk<'_> {
         let what = self.wanted.name();
         let why = format!("the shape of this Reshape does not follow the {what}");
         Err(self.refuse(id, why))
+    }
+
+    /// Sets what is the whole of an axis that changes: the dimensions that an `Expand` keeps, and where a
+    /// `Slice` of all tokens starts or ends.
+    pub(super) fn whole_numbers(&mut self, id: NodeId) -> Result<(), RewriteError> {
+        let node = self.context.graph().node(id);
+        let Some(axes) = node.input(0).and_then(|v| self.axes.get(&v)).cloned() else {
+            return Ok(());
+        };
+        let is_expand = node.is("Expand");
+        if !(is_expand || node.is("Slice") && self.counts_tokens()) {
+            return Ok(());
+        }
+        let along = self.list(id, 3).filter(|_| !is_expand);
+        for slot in if is_expand { vec![1] } else { vec![1, 2] } {
+            let numbers = self.list(id, slot).unwrap_or_default();
+            for (place, number) in numbers.iter().enumerate() {
+                let axis = match &along {
+                    _ if is_expand => (place + axes.len()).checked_sub(numbers.len()),
+                    Some(along) => along.get(place).and_then(|axis| wrap(*axis, axes.len())),
+                    None => Some(place),
+                };
+                let extent = axis.and_then(|axis| axes.get(axis));
+                let Some(extent) = extent.filter(|extent| extent.changes()) else {
+                    continue;
+                };
+                let [before, after] = [extent.before(), extent.after()].map(i64::try_from);
+                let (Ok(before), Ok(after)) = (before, after) else {
+                    continue;
+                };
+                // The last tokens start at a number that is counted from the end.
+                let (old, new) = match is_expand || slot == 2 {
+                    true => (before, after),
+                    false => (-before, -after),
+                };
+                if *number == old {
+                    self.set_number(Use::new(id, slot), place, new)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Sets the numbers of a shape that are not what they should be.

@@ -24,6 +24,8 @@ pub(crate) struct Plan {
     pub(crate) biases: Vec<ResizedBias>,
     /// Constants that follow, by where they are read.
     pub(crate) constants: BTreeMap<Use, (ValueId, Tensor)>,
+    /// Constants of which the first rows are read, by where they are.
+    pub(crate) cuts: BTreeMap<Use, (ValueId, Vec<Extent>)>,
     /// The axes of every value of which one changes.
     pub(crate) axes: BTreeMap<ValueId, Vec<Extent>>,
     /// Values that the request did not give.
@@ -49,6 +51,11 @@ pub(crate) enum Wanted {
         /// The tables that get other rows.
         tables: Vec<Table>,
     },
+    /// Sequences of this length in a trial of a graph for all lengths up to the old one.
+    OpenLength {
+        /// Tokens.
+        length: usize,
+    },
 }
 
 impl Wanted {
@@ -56,7 +63,7 @@ impl Wanted {
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Image { .. } => "image",
-            Self::Length { .. } => "sequence",
+            Self::Length { .. } | Self::OpenLength { .. } => "sequence",
         }
     }
 }
@@ -77,7 +84,7 @@ impl Plan {
     pub(crate) fn length(&self) -> Option<usize> {
         match self.wanted {
             Wanted::Image { .. } => None,
-            Wanted::Length { length, .. } => Some(length),
+            Wanted::Length { length, .. } | Wanted::OpenLength { length } => Some(length),
         }
     }
 
@@ -87,6 +94,7 @@ impl Plan {
         let is_meant = |at: &usize| match &self.wanted {
             Wanted::Image { .. } => !self.is_empty(),
             Wanted::Length { tables, .. } => tables.iter().any(|table| table.finding == *at),
+            Wanted::OpenLength { .. } => false,
         };
         (0..found.findings.len()).filter(is_meant).collect()
     }

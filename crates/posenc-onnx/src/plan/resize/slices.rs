@@ -1,6 +1,6 @@
 //! Numbers in the graph that cut or pick along an axis of another length.
 
-use posenc_ir::{NodeId, ValueId};
+use posenc_ir::{NodeId, Use, ValueId};
 
 use super::sizes::Wanted;
 use super::walk::Walk;
@@ -140,8 +140,11 @@ impl Walk<'_> {
         let node = self.context.graph().node(id);
         let list = |slot: usize| self.list(id, slot);
         let is_fixed = |slot: usize| {
-            node.input(slot)
-                .is_some_and(|v| !self.values.contains_key(&v))
+            let is_set = self.constants.contains_key(&Use::new(id, slot));
+            !is_set
+                && node
+                    .input(slot)
+                    .is_some_and(|v| !self.values.contains_key(&v))
         };
         let (Some(starts), Some(ends)) = (list(1), list(2)) else {
             return true;
@@ -249,8 +252,8 @@ impl Walk<'_> {
     }
 
     /// Whether it is a length that changes: what is counted from the last token follows it.
-    fn counts_tokens(&self) -> bool {
-        matches!(self.wanted, Wanted::Length { .. })
+    pub(super) fn counts_tokens(&self) -> bool {
+        !matches!(self.wanted, Wanted::Image { .. })
     }
 }
 

@@ -1,5 +1,6 @@
 mod biases;
 mod counts;
+mod lengths;
 mod open;
 mod sums;
 mod tables;

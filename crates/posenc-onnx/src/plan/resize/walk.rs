@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use posenc_encodings::inferred::Inferred;
 use posenc_ir::eval::{Budget, Value, apply};
 use posenc_ir::{NodeId, Tensor, Use, ValueId};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::offsets::{self, ResizedBias};
+use super::positional::positional;
 use super::sizes::{Plan, Wanted};
 use super::table::ResizedTable;
 use crate::detect::context::Context;
@@ -34,6 +35,10 @@ pub(super) struct Walk<'a> {
     pub(super) biases: Vec<ResizedBias>,
     /// Constants that follow, by where they are read.
     pub(super) constants: BTreeMap<Use, (ValueId, Tensor)>,
+    /// Constants of which the first rows are read, by where they are.
+    pub(super) cuts: BTreeMap<Use, (ValueId, Vec<Extent>)>,
+    /// Values that encode positions, and what these are computed from.
+    pub(super) positional: FxHashSet<ValueId>,
     /// Where a position table is added, with its finding.
     pub(super) entries: FxHashMap<Use, usize>,
     /// Where a bias by the offset of patches may be read, with its finding.
@@ -59,6 +64,8 @@ impl<'a> Walk<'a> {
             tables: vec![],
             biases: vec![],
             constants: BTreeMap::new(),
+            cuts: BTreeMap::new(),
+            positional: positional(context),
             entries: entries.collect(),
             windowed: offsets::entries(context),
             resized: FxHashMap::default(),
@@ -83,6 +90,7 @@ impl<'a> Walk<'a> {
             tables: self.tables,
             biases: self.biases,
             constants: self.constants,
+            cuts: self.cuts,
             axes: self.axes,
             inferred,
         }
@@ -124,6 +132,7 @@ impl<'a> Walk<'a> {
                 format!("sizes are not followed into the bodies of {op}"),
             ));
         }
+        self.whole_numbers(id)?;
         self.table(id)?;
         self.window_bias(id)?;
         self.check_numbers(id)?;

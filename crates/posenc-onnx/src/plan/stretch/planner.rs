@@ -196,7 +196,8 @@ impl Planner<'_> {
         match &finding.encoding {
             Encoding::Learned(e) => {
                 let [old, reserved] = [e.max_positions, e.offset];
-                if self.request.scale.is_none() && self.request.parameters.max_length == Some(old) {
+                let wanted = self.request.parameters.max_length;
+                if self.request.scale.is_none() && wanted.is_some_and(|wanted| wanted <= old) {
                     return Ok(None);
                 }
                 let by = self.resizing()?;

@@ -79,6 +79,7 @@ fn check_at_old(
         tables: vec![],
         biases: vec![],
         constants: [].into(),
+        cuts: [].into(),
         axes: [].into(),
         inferred: vec![],
     };

@@ -15,7 +15,7 @@ use crate::graph::ports::Lengths;
 ///
 /// # Errors
 /// With the node, where a token beyond `old` is treated in another way than all before.
-pub(super) fn check(
+pub(in crate::prove) fn check(
     after: &Context<'_>,
     old: usize,
     budget: &Budget,

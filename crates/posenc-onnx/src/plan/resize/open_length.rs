@@ -1,0 +1,189 @@
+//! Sequences of any length: what the graph has for one length becomes a function of the length, which is
+//! told from walks of shorter ones.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use posenc_ir::{Dim, Use, ValueId};
+
+use super::constants::{Following, constants};
+use super::length::inputs;
+use super::sizes::{Plan, Wanted};
+use super::walk::Walk;
+use crate::detect::context::Context;
+use crate::error::{Refusal, RewriteError};
+use crate::graph::extent::Extent;
+use crate::graph::ports::{Port, Role};
+
+/// Shorter graphs tell too little.
+const SHORTEST: usize = 4;
+
+/// The first opset whose `Range` counts the tokens, and whose `Slice` reads where it ends.
+const COUNTS: i64 = 11;
+
+/// The length of sequences, left open.
+#[derive(Clone, Debug)]
+pub(crate) struct OpenLength {
+    /// The inputs that have the length as an axis, with these axes.
+    pub(crate) inputs: Vec<(ValueId, Vec<usize>)>,
+    /// The length that is written in the graph.
+    pub(crate) old: usize,
+    /// Constants that follow, by where they are read.
+    pub(crate) constants: BTreeMap<Use, Following>,
+    /// The axes of every value of which one follows the length.
+    pub(crate) axes: BTreeMap<ValueId, Vec<Follows>>,
+    /// What becomes of the model at shorter lengths, at which the result is compared with it.
+    pub(crate) trials: Vec<Plan>,
+}
+
+/// How an axis follows the length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Follows {
+    /// Not at all.
+    No,
+    /// It is the length.
+    Same,
+    /// In another way.
+    Otherwise,
+}
+
+/// Plans a graph for sequences of any length; `None` where no length is written in it.
+///
+/// # Errors
+/// Where a size, or numbers for each token, follow the length in no known way.
+pub(crate) fn open_length(context: &Context<'_>) -> Result<Option<OpenLength>, RewriteError> {
+    let ports = &context.found.ports;
+    let has_tokens = ports.iter().any(is_tokens);
+    let Some(old) = ports.fixed_sequence().filter(|_| has_tokens) else {
+        return Ok(None);
+    };
+    let refuse = |why: String| Err(Refusal::unsupported(why).into());
+    if context.model.opset() < COUNTS {
+        let opset = context.model.opset();
+        return refuse(format!(
+            "a graph computes what follows the length from opset {COUNTS} on, and the model has opset {opset}; \
+             convert it first"
+        ));
+    }
+    if old < SHORTEST {
+        return refuse(format!(
+            "the graph is for {old} tokens, which are too few to tell what follows their number"
+        ));
+    }
+    if ports.iter().filter(|port| is_tokens(port)).count() > 1 {
+        return refuse(
+            "the model takes tokens of several inputs, and which of their lengths is written where is not known"
+                .to_owned(),
+        );
+    }
+    let trials = trials(context, old, Start::Stored)
+        .or_else(|_| trials(context, old, Start::Counts))
+        .or_else(|_| trials(context, old, Start::Inputs))?;
+    let seen: Vec<[usize; 2]> = lengths(old).map(|n| [n, n]).collect();
+    let axes = axes(&trials, &seen);
+    let constants = constants(context, &trials, &seen)?;
+    let inputs = inputs(context, [old, old - 1])?.remove(0);
+    let inputs = inputs.into_iter().map(|(input, axes)| {
+        let changed = (0..axes.len()).filter(|axis| axes[*axis].changes());
+        (input, changed.collect())
+    });
+    Ok(Some(OpenLength {
+        inputs: inputs.collect(),
+        old,
+        constants,
+        axes,
+        trials,
+    }))
+}
+
+/// Whether an input is tokens in rows.
+fn is_tokens(port: &Port) -> bool {
+    port.role == Role::Tokens && port.dims.len() > 1
+}
+
+/// The old length, and shorter ones.
+fn lengths(old: usize) -> impl Iterator<Item = usize> {
+    let all = BTreeSet::from([old - 1, old * 2 / 3, old.div_ceil(2)]);
+    std::iter::once(old).chain(all.into_iter().rev().filter(move |n| *n > 1 && *n < old))
+}
+
+/// What follows the length from the start, besides the inputs; other constants follow where they meet what
+/// does.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Start {
+    /// Nothing.
+    Inputs,
+    /// Numbers that count positions.
+    Counts,
+    /// These, and tables of encodings, as they are stored.
+    Stored,
+}
+
+/// What becomes of the model at shorter lengths.
+fn trials(context: &Context<'_>, old: usize, start: Start) -> Result<Vec<Plan>, RewriteError> {
+    let trial = |length: usize| {
+        let mut walk = Walk::new(context, Wanted::OpenLength { length });
+        for (input, axes) in inputs(context, [old, length])?.remove(0) {
+            walk.start(input, axes);
+        }
+        if start >= Start::Counts {
+            walk.start_positions(old, length);
+        }
+        if start >= Start::Stored {
+            walk.start_tables(old, length);
+        }
+        walk.run()?;
+        walk.check_windows()?;
+        walk.check_counts()?;
+        Ok(walk.plan(vec![]))
+    };
+    lengths(old).skip(1).map(trial).collect()
+}
+
+/// How the axes of values follow the length, which is `seen[0]` and that of each plan.
+fn axes(plans: &[Plan], seen: &[[usize; 2]]) -> BTreeMap<ValueId, Vec<Follows>> {
+    let mut found: BTreeMap<ValueId, Vec<Follows>> = BTreeMap::new();
+    for (plan, [length, _]) in plans.iter().zip(&seen[1..]) {
+        for (value, axes) in &plan.axes {
+            let own = found
+                .entry(*value)
+                .or_insert_with(|| vec![Follows::No; axes.len()]);
+            for (own, axis) in own.iter_mut().zip(axes) {
+                let now = match axis {
+                    axis if !axis.changes() => Follows::No,
+                    Extent::One { old, new } if (*old, *new) == (seen[0][0], *length) => {
+                        Follows::Same
+                    }
+                    _ => Follows::Otherwise,
+                };
+                *own = match (*own, now) {
+                    (Follows::No, now) => now,
+                    (own, Follows::No) => own,
+                    (own, now) if own == now => own,
+                    _ => Follows::Otherwise,
+                };
+            }
+        }
+    }
+    found
+}
+
+impl OpenLength {
+    /// The declared dimensions of a value afterwards, with this name of the length; `None` where they stay.
+    pub(crate) fn declared(
+        &self,
+        value: ValueId,
+        declared: &[Dim],
+        name: &str,
+    ) -> Option<Vec<Dim>> {
+        let axes = self.axes.get(&value)?;
+        let pairs = declared.iter().zip(axes);
+        let dims: Vec<Dim> = pairs
+            .map(|(dim, follows)| match (dim, follows) {
+                (Dim::Known(_), Follows::Same) => Dim::Symbol(name.into()),
+                (Dim::Known(_), Follows::Otherwise) => Dim::Unknown,
+                (other, _) => other.clone(),
+            })
+            .collect();
+        (dims != declared).then_some(dims)
+    }
+}

@@ -1,0 +1,168 @@
+//! Opening a graph of one length, before it is rewritten for another.
+
+use posenc_ir::{Applied, Model};
+use serde_json::Value;
+
+use super::rewritten::Rewritten;
+use super::summary::{Changed, edits};
+use crate::detect::branches::Branch;
+use crate::detect::context::Context;
+use crate::detect::{Found, detect, limits};
+use crate::edit;
+use crate::error::RewriteError;
+use crate::inspect::entries;
+use crate::plan::resize::open_length as plan;
+use crate::plan::stretch;
+use crate::prove::resized::open_length::{check, check_lengths};
+use crate::report::{Edit, Limit};
+use crate::request::{Length, Request};
+use crate::spelling;
+
+/// A graph of one length, and the same for all lengths up to its limits.
+#[derive(Clone, Debug)]
+pub(crate) struct Opened {
+    /// The model that is rewritten.
+    pub(crate) model: Model,
+    /// The length that was written in the graph.
+    pub(crate) old: usize,
+    /// What was changed.
+    applied: Applied,
+    /// What was found in the model as it was.
+    pub(crate) before: Found,
+    /// What bounded its length.
+    pub(crate) limits: Vec<Limit>,
+}
+
+/// Opens a model of one length where a request is for another; `None` where it is not.
+///
+/// # Errors
+/// Where something in the graph follows the length in no known way, and where the result is not what was
+/// planned.
+pub(crate) fn open(
+    model: &Model,
+    branches: &[Branch],
+    request: &Request,
+) -> Result<Option<Opened>, RewriteError> {
+    let [Branch { options, found }] = branches else {
+        return Ok(None);
+    };
+    if !is_meant(found, request) {
+        return Ok(None);
+    }
+    // Indices for each token would follow the length too.
+    let moved = spelling::without_places(model, &options.roles);
+    let moved = moved.map(|model| (detect(&model, options), model));
+    let (model, before) = match &moved {
+        Some((found, model)) => (model, found),
+        None => (model, found),
+    };
+    let context = Context {
+        model,
+        found: before,
+    };
+    let Some(plan) = plan(&context)? else {
+        return Ok(None);
+    };
+    let (next, applied) = edit::resize::open_length(&context, &plan)?;
+    let after = detect(&next, options);
+    let result = Context {
+        model: &next,
+        found: &after,
+    };
+    check(&context, &result, &plan, options)?;
+    Ok(Some(Opened {
+        model: next,
+        old: plan.old,
+        applied,
+        before: found.clone(),
+        limits: limits::all(model.graph(), found),
+    }))
+}
+
+/// Whether a request is for other lengths than the one that is written in the graph.
+fn is_meant(found: &Found, request: &Request) -> bool {
+    let Some(old) = found.ports.fixed_sequence() else {
+        return false;
+    };
+    let p = &request.parameters;
+    if request.to.is_some() || p.image_size.is_some() || p.length == Length::Dynamic {
+        return false;
+    }
+    match p.max_length {
+        Some(wanted) => wanted != old,
+        // Rows of a table beyond the length would not be read.
+        None => {
+            let mut absolute = found.findings.iter().filter(|f| f.encoding.is_absolute());
+            request.scale.is_some()
+                && stretch::is_meant(found, request)
+                && absolute.any(|f| f.max_length == Some(old))
+        }
+    }
+}
+
+/// That a graph of one length stays one, where its encoding is rescaled; `None` where that is not so.
+pub(crate) fn left(found: &Found, request: &Request) -> Option<String> {
+    let p = &request.parameters;
+    let is_rescale = request.to.is_none() && request.scale.is_some();
+    let is_other = p.max_length.is_some() || p.image_size.is_some() || p.length == Length::Dynamic;
+    let fixed = found
+        .ports
+        .fixed_sequence()
+        .filter(|_| is_rescale && !is_other)?;
+    Some(format!(
+        "the graph takes {fixed} tokens, as before; give `max-length` for one that takes other numbers of tokens"
+    ))
+}
+
+impl Opened {
+    /// The edits of all sites, where nothing else changes.
+    pub(crate) fn edits(&self, original: &Model, after: &Found) -> Vec<Edit> {
+        let (from, to) = (entries(original, &self.before), entries(&self.model, after));
+        let changed = Changed::of(0..self.before.attention.len(), &self.applied);
+        let own = edits(
+            &self.before,
+            std::slice::from_ref(&changed),
+            &from,
+            &to,
+            &|_| None,
+        );
+        // Without any encoding, what changed is told of the first site.
+        let first = self.before.attention.first().filter(|_| own.is_empty());
+        let bare = first.map(|site| Edit {
+            site: site.name.clone(),
+            from: Value::Null,
+            to: Value::Null,
+            nodes_added: changed.nodes_added,
+            nodes_removed: changed.nodes_removed,
+            initializers_changed: changed.constants,
+        });
+        own.into_iter().chain(bare).collect()
+    }
+
+    /// Compares the result with what was asked for: it takes every number of tokens up to the longest.
+    ///
+    /// # Errors
+    /// With what does not.
+    pub(crate) fn check(
+        &self,
+        done: &Rewritten,
+        wanted: Option<usize>,
+    ) -> Result<Option<String>, RewriteError> {
+        let result = Context {
+            model: &done.model,
+            found: &done.found,
+        };
+        let limits = limits::all(done.model.graph(), &done.found);
+        let ends = limits.first().map(|limit| limit.length);
+        check_lengths(&result, self.old, wanted.or(ends).unwrap_or(self.old + 1))
+    }
+
+    /// What a user should know.
+    pub(crate) fn note(&self) -> String {
+        format!(
+            "sizes, positions and masks of {} tokens were written in the graph, which takes other numbers of \
+             tokens now: it computes them of its input",
+            self.old
+        )
+    }
+}

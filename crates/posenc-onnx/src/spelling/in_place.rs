@@ -1,0 +1,92 @@
+//! Elements that a graph of one length picks or writes where they are, by indices that are stored for each of
+//! them.
+
+use ndarray::Axis;
+use posenc_ir::NodeId;
+
+use super::view::{Draft, View};
+
+/// `GatherND` of stored indices that pick every element of the first axes in its order, as a mask is spread
+/// over queries by exporters.
+pub(super) fn gathered(view: &View<'_>, draft: &mut Draft<'_>, id: NodeId) -> Option<()> {
+    let node = view.graph().node(id);
+    if !node.is("GatherND") || node.int("batch_dims").ok()?.unwrap_or(0) != 0 {
+        return None;
+    }
+    let (data, indices) = (node.input(0)?, node.input(1)?);
+    let numbers = view.constants(indices)?;
+    let (count, picked) = numbers.shape().split_last()?;
+    let (count, rank) = (*count, picked.len());
+    let rest = view.rank(data)?.checked_sub(count)?;
+    let mut dims = vec![1; rank];
+    let (mut dropped, mut next) = (vec![], 0);
+    for part in 0..count {
+        let size = view.size(data, part)?;
+        let own = numbers.index_axis(Axis(rank), part);
+        if size == 1 && own.iter().all(|n| *n == 0) {
+            dropped.push(part as i64);
+            continue;
+        }
+        let counts = |axis: &usize| {
+            picked[*axis] == size
+                && own
+                    .indexed_iter()
+                    .all(|(at, n)| usize::try_from(*n) == Ok(at[*axis]))
+        };
+        let axis = (next..rank).find(counts)?;
+        dims[axis] = size;
+        next = axis + 1;
+    }
+    let mut rows = data;
+    if !dropped.is_empty() {
+        let axes = draft.ints(&dropped);
+        rows = draft.op("Squeeze", &[rows, axes], &[]);
+    }
+    let new: Vec<i64> = (0..rank)
+        .filter(|axis| dims[*axis] == 1)
+        .map(|axis| axis as i64)
+        .collect();
+    if !new.is_empty() {
+        let axes = draft.ints(&new);
+        rows = draft.op("Unsqueeze", &[rows, axes], &[]);
+    }
+    if dims != picked {
+        // A dimension of 1 keeps what is there.
+        let shape = picked
+            .iter()
+            .map(|n| *n as i64)
+            .chain(std::iter::repeat_n(1, rest));
+        let shape = draft.ints(&shape.collect::<Vec<i64>>());
+        rows = draft.op("Expand", &[rows, shape], &[]);
+    }
+    draft.replace(node.output(0)?, rows)
+}
+
+/// `ScatterND` of stored indices that writes every element of a tensor in its place: what is written.
+pub(super) fn scattered(view: &View<'_>, draft: &mut Draft<'_>, id: NodeId) -> Option<()> {
+    let node = view.graph().node(id);
+    let adds = node
+        .string("reduction")
+        .ok()?
+        .is_some_and(|how| how != "none");
+    if !node.is("ScatterND") || adds {
+        return None;
+    }
+    let (data, indices, updates) = (node.input(0)?, node.input(1)?, node.input(2)?);
+    let numbers = view.constants(indices)?;
+    let (count, written) = numbers.shape().split_last()?;
+    let rank = view.rank(data)?;
+    let sizes = |value| {
+        (0..rank)
+            .map(|axis| view.size(value, axis))
+            .collect::<Option<Vec<usize>>>()
+    };
+    let dims = sizes(data).filter(|dims| Some(dims) == sizes(updates).as_ref())?;
+    let is_whole = *count <= rank && dims[..*count] == *written;
+    let is_in_place = (0..*count).all(|part| {
+        let own = numbers.index_axis(Axis(written.len()), part);
+        own.indexed_iter()
+            .all(|(at, n)| usize::try_from(*n) == Ok(at[part]))
+    });
+    (is_whole && is_in_place).then(|| draft.replace(node.output(0)?, updates))?
+}
