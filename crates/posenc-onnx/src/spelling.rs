@@ -91,13 +91,25 @@ pub(crate) fn plain(model: &Model, roles: &BTreeMap<String, Role>) -> Option<Mod
 /// The model without indices that are stored for each element of a tensor and move none; `None` where it has
 /// no such ones. The result computes the same.
 pub(crate) fn without_places(model: &Model, roles: &BTreeMap<String, Role>) -> Option<Model> {
-    let mut nodes = model.graph().nodes();
-    nodes.find(|(_, node)| node.is("GatherND") || node.is("ScatterND"))?;
-    respelled(model, roles, |node| match (node.op(), node.domain()) {
+    let places = |model: &Model| {
+        let is_place = |node: &Node| {
+            ["Gather", "GatherND", "ScatterND"]
+                .iter()
+                .any(|op| node.is(op))
+        };
+        model
+            .graph()
+            .nodes()
+            .filter(|(_, node)| is_place(node))
+            .count()
+    };
+    let made = respelled(model, roles, |node| match (node.op(), node.domain()) {
+        ("Gather", "") => [&[], &[in_place::picked]],
         ("GatherND", "") => [&[], &[in_place::gathered]],
         ("ScatterND", "") => [&[], &[in_place::scattered]],
         _ => [&[], &[]],
-    })
+    });
+    made.filter(|made| places(made) < places(model))
 }
 
 /// The model after all replacements by some rules; `None` where there are none.

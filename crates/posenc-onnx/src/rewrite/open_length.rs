@@ -11,9 +11,10 @@ use crate::detect::{Found, detect, limits};
 use crate::edit;
 use crate::error::RewriteError;
 use crate::inspect::entries;
-use crate::plan::resize::open_length as plan;
+use crate::plan::resize::{open_length as plan, written_length};
 use crate::plan::stretch;
 use crate::prove::resized::open_length::{check, check_lengths};
+use crate::prove::stretched::ends_from;
 use crate::report::{Edit, Limit};
 use crate::request::{Length, Request};
 use crate::spelling;
@@ -46,7 +47,7 @@ pub(crate) fn open(
     let [Branch { options, found }] = branches else {
         return Ok(None);
     };
-    if !is_meant(found, request) {
+    if !is_meant(&Context { model, found }, request) {
         return Ok(None);
     }
     // Indices for each token would follow the length too.
@@ -80,8 +81,9 @@ pub(crate) fn open(
 }
 
 /// Whether a request is for other lengths than the one that is written in the graph.
-fn is_meant(found: &Found, request: &Request) -> bool {
-    let Some(old) = found.ports.fixed_sequence() else {
+fn is_meant(context: &Context<'_>, request: &Request) -> bool {
+    let found = context.found;
+    let Some(old) = written_length(context) else {
         return false;
     };
     let p = &request.parameters;
@@ -154,6 +156,9 @@ impl Opened {
         };
         let limits = limits::all(done.model.graph(), &done.found);
         let ends = limits.first().map(|limit| limit.length);
+        if let Some(wanted) = wanted {
+            ends_from(&result, wanted, true)?;
+        }
         check_lengths(&result, self.old, wanted.or(ends).unwrap_or(self.old + 1))
     }
 

@@ -1,10 +1,57 @@
 //! Elements that a graph of one length picks or writes where they are, by indices that are stored for each of
 //! them.
 
-use ndarray::Axis;
-use posenc_ir::NodeId;
+use ndarray::{ArrayD, Axis, Dimension, IxDyn};
+use posenc_ir::{NodeId, ValueId};
 
 use super::view::{Draft, View};
+
+/// `Gather` of stored indices from a tensor whose axes were flattened: what [`of_indices`] makes of it.
+pub(super) fn picked(view: &View<'_>, draft: &mut Draft<'_>, id: NodeId) -> Option<()> {
+    let node = view.graph().node(id);
+    if !node.is("Gather") || node.int("axis").ok()?.unwrap_or(0) != 0 {
+        return None;
+    }
+    let (flat, indices) = (node.input(0)?, node.input(1)?);
+    let flattened = view
+        .made_by(flat, "Flatten")
+        .or_else(|| view.made_by(flat, "Reshape"))?;
+    let data = flattened.input(0)?;
+    let sizes = |value| {
+        (0..view.rank(value)?)
+            .map(|axis| view.size(value, axis))
+            .collect::<Option<Vec<usize>>>()
+    };
+    let (dims, flat) = (sizes(data)?, sizes(flat)?);
+    let (first, ones) = flat.split_first()?;
+    let is_flat =
+        dims.len() > 1 && *first == dims.iter().product::<usize>() && ones.iter().all(|n| *n == 1);
+    let numbers = view.constants(indices).filter(|_| is_flat)?;
+    // The place of an element along each axis.
+    let mut all = [numbers.shape(), &[dims.len()]].concat();
+    let mut places = ArrayD::zeros(all.clone());
+    for (at, number) in numbers.indexed_iter() {
+        let mut left = usize::try_from(*number).ok().filter(|n| n < first)?;
+        for (axis, size) in dims.iter().enumerate().rev() {
+            let at = [at.slice(), &[axis]].concat();
+            places[IxDyn(&at)] = (left % size) as i64;
+            left /= size;
+        }
+    }
+    let rows = of_indices(view, draft, (data, &dims), &places)?;
+    all.pop();
+    let rows = match ones.len() {
+        0 => rows,
+        more => {
+            let axes: Vec<i64> = (all.len()..all.len() + more)
+                .map(|axis| axis as i64)
+                .collect();
+            let axes = draft.ints(&axes);
+            draft.op("Unsqueeze", &[rows, axes], &[])
+        }
+    };
+    draft.replace(node.output(0)?, rows)
+}
 
 /// `GatherND` of stored indices that pick every element of the first axes in its order, as a mask is spread
 /// over queries by exporters.
@@ -15,13 +62,29 @@ pub(super) fn gathered(view: &View<'_>, draft: &mut Draft<'_>, id: NodeId) -> Op
     }
     let (data, indices) = (node.input(0)?, node.input(1)?);
     let numbers = view.constants(indices)?;
+    let count = *numbers.shape().last()?;
+    let sizes = (0..count)
+        .map(|axis| view.size(data, axis))
+        .collect::<Option<Vec<usize>>>()?;
+    let rows = of_indices(view, draft, (data, &sizes), &numbers)?;
+    draft.replace(node.output(0)?, rows)
+}
+
+/// The elements of `data` at places along its first axes, which have these `sizes`, where these are all in their
+/// order, and may be repeated along other axes.
+fn of_indices(
+    view: &View<'_>,
+    draft: &mut Draft<'_>,
+    (data, sizes): (ValueId, &[usize]),
+    numbers: &ArrayD<i64>,
+) -> Option<ValueId> {
     let (count, picked) = numbers.shape().split_last()?;
     let (count, rank) = (*count, picked.len());
     let rest = view.rank(data)?.checked_sub(count)?;
     let mut dims = vec![1; rank];
     let (mut dropped, mut next) = (vec![], 0);
     for part in 0..count {
-        let size = view.size(data, part)?;
+        let size = sizes[part];
         let own = numbers.index_axis(Axis(rank), part);
         if size == 1 && own.iter().all(|n| *n == 0) {
             dropped.push(part as i64);
@@ -59,7 +122,7 @@ pub(super) fn gathered(view: &View<'_>, draft: &mut Draft<'_>, id: NodeId) -> Op
         let shape = draft.ints(&shape.collect::<Vec<i64>>());
         rows = draft.op("Expand", &[rows, shape], &[]);
     }
-    draft.replace(node.output(0)?, rows)
+    Some(rows)
 }
 
 /// `ScatterND` of stored indices that writes every element of a tensor in its place: what is written.

@@ -201,6 +201,9 @@ impl Walk<'_> {
         } else if matches!(self.wanted, Wanted::OpenLength { .. }) {
             let rule = Rule::along(&numbers, axis)
                 .filter(|_| dtype.is_int() || numbers.iter().all(is_mask))?;
+            if rule.end_of(numbers.shape()[axis]).is_some() {
+                return None;
+            }
             for other in rule.axes() {
                 dims[other] = length;
             }

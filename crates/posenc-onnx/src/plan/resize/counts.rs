@@ -45,7 +45,7 @@ impl Walk<'_> {
     /// Refuses numbers, inputs and outputs that are counts of what changes and do not follow.
     pub(super) fn check_counts(&self) -> Result<(), RewriteError> {
         let counts = self.counts();
-        self.check_scales()?;
+        self.check_scales(&counts)?;
         self.check_numbers_of(&counts)?;
         if matches!(self.wanted, Wanted::Image { .. }) {
             self.check_ports(&counts)?;
@@ -55,7 +55,7 @@ impl Walk<'_> {
 
     /// Refuses scores that are scaled by another number than the root of the features: it may follow from the
     /// number of keys.
-    fn check_scales(&self) -> Result<(), RewriteError> {
+    fn check_scales(&self, counts: &BTreeSet<usize>) -> Result<(), RewriteError> {
         let (graph, found) = (self.context.graph(), self.context.found);
         for site in &found.attention {
             let (Some(scores), Some(product), Some(dim)) =
@@ -69,10 +69,12 @@ impl Walk<'_> {
             };
             let all = behind * of(&site.query) * of(&site.key);
             let root = (dim as f64).sqrt();
-            if ![1.0, 1.0 / root, 1.0 / dim as f64]
-                .iter()
-                .any(|usual| is_about(all, *usual))
-            {
+            let usual = [1.0, 1.0 / root, 1.0 / dim as f64];
+            let is_known = match self.wanted {
+                Wanted::OpenLength { .. } => !counts.iter().any(|count| may_follow(all, *count)),
+                _ => false,
+            };
+            if !is_known && !usual.iter().any(|usual| is_about(all, *usual)) {
                 let why = format!(
                     "scores are scaled by {all}, and whether that follows from the number of keys is not known"
                 );
@@ -147,16 +149,23 @@ impl Walk<'_> {
         let dims: BTreeSet<usize> = dims.collect();
         for id in graph.scope(graph.main()).nodes().iter().copied() {
             let node = graph.node(id);
-            if !matches!(node.op(), "Add" | "Sub" | "Mul" | "Div") || !node.domain().is_empty() {
+            let is_open = matches!(self.wanted, Wanted::OpenLength { .. });
+            let (scales, bounds) = match node.op() {
+                "Mul" | "Div" => (true, false),
+                "Add" | "Sub" => (false, false),
+                "Clip" | "Min" | "Max" => (false, true),
+                _ => continue,
+            };
+            if bounds && !is_open || !node.domain().is_empty() {
                 continue;
             }
-            for slot in 0..2 {
-                let (Some(own), Some(other)) = (node.input(slot), node.input(1 - slot)) else {
-                    continue;
-                };
+            let none = BTreeSet::new();
+            let dims = if scales { &dims } else { &none };
+            let content = |value: &ValueId| self.context.is_content(*value);
+            for own in node.inputs().iter().flatten().copied() {
                 let is_constant = self.context.found.classes.of_value(own).is_constant();
                 let is_float = self.context.dtype(own).is_float();
-                if !is_constant || !is_float || !self.context.is_content(other) {
+                if !is_constant || !is_float || !node.inputs().iter().flatten().any(content) {
                     continue;
                 }
                 let known = self.context.found.trace.get(own);
@@ -164,7 +173,16 @@ impl Walk<'_> {
                 let Some(numbers) = known.to_f64().filter(|_| few) else {
                     continue;
                 };
-                let meant = |v: &f64| (!is_usual(*v, &dims)).then(|| count_of(*v, counts))?;
+                let widely = |v: f64| {
+                    counts
+                        .iter()
+                        .copied()
+                        .find(|count| is_open && may_follow(v, *count))
+                };
+                let meant = |v: &f64| {
+                    let count = || count_of(*v, counts).or_else(|| widely(*v));
+                    (!is_usual(*v, dims)).then(count)?
+                };
                 let all: Option<Vec<usize>> = numbers.iter().map(meant).collect();
                 if let Some(count) = all.and_then(|all| all.first().copied()) {
                     let number = numbers.iter().next().copied().unwrap_or_default();
@@ -276,6 +294,43 @@ fn count_of(number: f64, counts: &BTreeSet<usize>) -> Option<usize> {
         let mut all = both;
         all.any(|f| is_near(number.abs(), f))
     })
+}
+
+/// Whether a number may follow from a count in one of more ways, as a product or a logarithm.
+pub(super) fn may_follow(number: f64, count: usize) -> bool {
+    if count < LEAST || number == 0.0 || USUAL.iter().any(|usual| is_near(number.abs(), *usual)) {
+        return false;
+    }
+    let n = count as f64;
+    let mut functions = vec![
+        n + 1.0,
+        n + 2.0,
+        n - 2.0,
+        n - 3.0,
+        2.0 * n,
+        2.0 * n - 1.0,
+        2.0 * n + 1.0,
+        3.0 * n,
+        n * n,
+        n.powf(1.5),
+        n * (n + 1.0),
+        n * (n + 1.0) / 2.0,
+        n * (n - 1.0) / 2.0,
+        n.powf(0.25),
+        (n + 1.0).sqrt(),
+        (n + 1.0).ln(),
+        n.log2(),
+        (n + 1.0).log2(),
+        n.log10(),
+        (n + 1.0).log10(),
+        n / (n + 1.0),
+    ];
+    if count >= 16 {
+        functions.extend([n / 2.0, n / 4.0]);
+    }
+    let both = functions.into_iter().flat_map(|f| [f, 1.0 / f]);
+    let near = both.into_iter().any(|f| is_near(number.abs(), f));
+    near || count_of(number, &BTreeSet::from([count])).is_some()
 }
 
 /// Whether a number is another one, as half precision stores it.

@@ -81,7 +81,7 @@ fn is_whole(context: &Context<'_>, table: &stretch::Table) -> bool {
 }
 
 /// Inputs with their axes.
-type Inputs = Vec<(ValueId, Vec<Extent>)>;
+pub(super) type Inputs = Vec<(ValueId, Vec<Extent>)>;
 
 /// The inputs that follow the length, in every way that may be meant: tokens and what is given for each of
 /// them, or else an input of which one axis is a multiple of the length, as that of sounds.

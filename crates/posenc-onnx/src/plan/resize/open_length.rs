@@ -3,13 +3,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use posenc_encodings::kind::Kind;
 use posenc_ir::{Dim, Use, ValueId};
 
 use super::constants::{Following, constants};
-use super::length::inputs;
+use super::length::{self, Inputs};
 use super::sizes::{Plan, Wanted};
 use super::walk::Walk;
 use crate::detect::context::Context;
+use crate::detect::finding::Finding;
 use crate::error::{Refusal, RewriteError};
 use crate::graph::extent::Extent;
 use crate::graph::ports::{Port, Role};
@@ -51,9 +53,7 @@ pub(crate) enum Follows {
 /// # Errors
 /// Where a size, or numbers for each token, follow the length in no known way.
 pub(crate) fn open_length(context: &Context<'_>) -> Result<Option<OpenLength>, RewriteError> {
-    let ports = &context.found.ports;
-    let has_tokens = ports.iter().any(is_tokens);
-    let Some(old) = ports.fixed_sequence().filter(|_| has_tokens) else {
+    let Some(old) = written_length(context) else {
         return Ok(None);
     };
     let refuse = |why: String| Err(Refusal::unsupported(why).into());
@@ -69,7 +69,14 @@ pub(crate) fn open_length(context: &Context<'_>) -> Result<Option<OpenLength>, R
             "the graph is for {old} tokens, which are too few to tell what follows their number"
         ));
     }
-    if ports.iter().filter(|port| is_tokens(port)).count() > 1 {
+    let mut findings = context.found.findings.iter();
+    let is_unknown = |finding: &&Finding| finding.encoding.kind() == Kind::Unknown;
+    if let Some(unknown) = findings.find(is_unknown) {
+        let why = "an unknown encoding is not read at other lengths than that of the graph";
+        return Err(context.refuse_finding(Some(unknown), why));
+    }
+    let tokens = context.found.ports.iter().filter(|port| is_tokens(port));
+    if tokens.count() > 1 {
         return refuse(
             "the model takes tokens of several inputs, and which of their lengths is written where is not known"
                 .to_owned(),
@@ -81,11 +88,12 @@ pub(crate) fn open_length(context: &Context<'_>) -> Result<Option<OpenLength>, R
     let seen: Vec<[usize; 2]> = lengths(old).map(|n| [n, n]).collect();
     let axes = axes(&trials, &seen);
     let constants = constants(context, &trials, &seen)?;
-    let inputs = inputs(context, [old, old - 1])?.remove(0);
-    let inputs = inputs.into_iter().map(|(input, axes)| {
-        let changed = (0..axes.len()).filter(|axis| axes[*axis].changes());
-        (input, changed.collect())
-    });
+    let inputs = inputs(context, [old, old - 1])?
+        .into_iter()
+        .map(|(input, axes)| {
+            let changed = (0..axes.len()).filter(|axis| axes[*axis].changes());
+            (input, changed.collect())
+        });
     Ok(Some(OpenLength {
         inputs: inputs.collect(),
         old,
@@ -93,6 +101,73 @@ pub(crate) fn open_length(context: &Context<'_>) -> Result<Option<OpenLength>, R
         axes,
         trials,
     }))
+}
+
+/// The number of tokens that is written in the graph; `None` where none is.
+pub(crate) fn written_length(context: &Context<'_>) -> Option<usize> {
+    let ports = &context.found.ports;
+    if ports.iter().any(|port| port.role == Role::Tokens) {
+        return ports.fixed_sequence();
+    }
+    features(context).map(|(_, length)| length)
+}
+
+/// The only input with features for each token, of as many tokens as all queries stand for.
+fn features<'a>(context: &Context<'a>) -> Option<(&'a Port, usize)> {
+    let contents = context.found.ports.iter();
+    let mut contents = contents.filter(|port| port.role == Role::Content);
+    let port = contents.next().filter(|_| contents.next().is_none())?;
+    let [Dim::Known(_), Dim::Known(length), Dim::Known(_)] = port.dims[..] else {
+        return None;
+    };
+    let sites = context.found.attention.iter();
+    let mut queries = sites.map(|site| {
+        context
+            .dims(site.query.value)?
+            .get(site.query.lane.sequence)
+    });
+    queries
+        .all(|tokens| tokens == Some(&length))
+        .then_some((port, length))
+}
+
+/// The inputs that follow the length, with their axes.
+fn inputs(context: &Context<'_>, [old, new]: [usize; 2]) -> Result<Inputs, RewriteError> {
+    let Some((features, _)) = features(context) else {
+        return Ok(length::inputs(context, [old, new])?
+            .into_iter()
+            .next()
+            .unwrap_or_default());
+    };
+    let extents = |port: &Port, follows: &dyn Fn(usize) -> bool| {
+        let dims = context
+            .dims(port.value)
+            .unwrap_or_default()
+            .iter()
+            .enumerate();
+        let axis = |(axis, n): (usize, &usize)| Extent::One {
+            old: *n,
+            new: if *n == old && follows(axis) { new } else { *n },
+        };
+        (port.value, dims.map(axis).collect())
+    };
+    let mut all = vec![extents(features, &|axis| axis == 1)];
+    for port in context.found.ports.iter() {
+        match port.role {
+            Role::Padding => all.push(extents(port, &|axis| axis > 0)),
+            Role::Positions | Role::TokenTypes => {
+                let along = port.token_axis();
+                all.push(extents(port, &|axis| axis == along));
+            }
+            Role::Past => {
+                let why = "a cache of a fixed length is not supported yet in a rescale";
+                return Err(Refusal::unsupported(why).into());
+            }
+            _ => {}
+        }
+    }
+    all.retain(|(_, axes): &(ValueId, Vec<Extent>)| axes.iter().any(Extent::changes));
+    Ok(all)
 }
 
 /// Whether an input is tokens in rows.
@@ -122,7 +197,7 @@ enum Start {
 fn trials(context: &Context<'_>, old: usize, start: Start) -> Result<Vec<Plan>, RewriteError> {
     let trial = |length: usize| {
         let mut walk = Walk::new(context, Wanted::OpenLength { length });
-        for (input, axes) in inputs(context, [old, length])?.remove(0) {
+        for (input, axes) in inputs(context, [old, length])? {
             walk.start(input, axes);
         }
         if start >= Start::Counts {
@@ -134,6 +209,7 @@ fn trials(context: &Context<'_>, old: usize, start: Start) -> Result<Vec<Plan>, 
         walk.run()?;
         walk.check_windows()?;
         walk.check_counts()?;
+        walk.check_leftovers(old)?;
         Ok(walk.plan(vec![]))
     };
     lengths(old).skip(1).map(trial).collect()

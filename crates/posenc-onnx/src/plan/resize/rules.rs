@@ -82,6 +82,16 @@ impl Rule {
         })
     }
 
+    /// The distance at which a mask ends that may follow from this length; `None` where there is none.
+    pub(super) fn end_of(&self, length: usize) -> Option<i64> {
+        let Self::Band { before, behind, .. } = self else {
+            return None;
+        };
+        let ends = before.iter().chain(behind).map(|(end, _)| *end);
+        ends.into_iter()
+            .find(|end| is_of_length(end.abs() as f64, length))
+    }
+
     /// The axes along which the numbers follow.
     pub(crate) fn axes(&self) -> Vec<usize> {
         match self {
@@ -115,6 +125,21 @@ impl Rule {
             }
         })
     }
+}
+
+/// Whether a number that positions are compared with may follow from how many there are: it is about as large,
+/// half of it, or twice.
+pub(super) fn is_of_length(number: f64, length: usize) -> bool {
+    let length = length as f64;
+    let is_near = length - 8.0 <= number && number <= length + 2.0 && number >= length / 2.0;
+    let others = [
+        (length / 2.0).floor(),
+        (length / 2.0).ceil(),
+        length / 2.0 - 1.0,
+        2.0 * length - 1.0,
+        2.0 * length,
+    ];
+    number > 2.0 && (is_near || others.contains(&number))
 }
 
 #[cfg(test)]

@@ -38,6 +38,8 @@ impl Walk<'_> {
             ("GatherElements" | "GatherND" | "ScatterND" | "ScatterElements", "") => {
                 fixed(1).is_some()
             }
+            // The place of a token is counted from the first, however many there are.
+            ("ArgMax" | "ArgMin", "") if self.is_open() => false,
             ("Split" | "SplitToSequence" | "ArgMax" | "ArgMin", "") => {
                 along(0).is_none_or(Extent::changes)
             }
@@ -57,7 +59,8 @@ impl Walk<'_> {
             ("NonZero" | "Unique" | "Compress", "") => axes.iter().any(Extent::changes),
             // As much as makes a size a multiple of another.
             ("Pad", "") => self.is_lopsided(id, axes),
-            (_, "") => self.sums(id, axes),
+            // Nothing that a sum is divided by is left: other numbers are looked at one by one.
+            (_, "") => !self.is_open() && self.sums(id, axes),
             _ => false,
         };
         if !ends {
@@ -245,10 +248,16 @@ impl Walk<'_> {
         let behind = unchanged(axis.parts().iter().rev());
         index.is_some_and(|index| {
             index.iter().all(|n| match usize::try_from(*n) {
-                Ok(n) => n < before,
+                // The first token is that of the class.
+                Ok(n) => n < before || n == 0 && self.counts_tokens(),
                 Err(_) => self.counts_tokens() || n.unsigned_abs() as usize <= behind,
             })
         })
+    }
+
+    /// Whether it is a length that is left open.
+    fn is_open(&self) -> bool {
+        matches!(self.wanted, Wanted::OpenLength { .. })
     }
 
     /// Whether it is a length that changes: what is counted from the last token follows it.

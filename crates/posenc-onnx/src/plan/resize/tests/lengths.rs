@@ -30,6 +30,14 @@ fn alibi(at: [usize; 3]) -> f64 {
     -slope * at[1].abs_diff(at[2]) as f64
 }
 
+/// The first token, and the sum of all.
+fn pooled(s: &mut Sketch, y: &str) -> String {
+    let (first, axes) = (s.int(0), s.ints(&[1]));
+    let first = s.gather(y, &first, 1);
+    let sum = s.with("ReduceSum", &[y, &axes], &[("keepdims", A::Int(0))]);
+    s.op("Add", &[&first, &sum])
+}
+
 /// Numbers `[1, heads, 12, 12]` that are added to scores.
 fn added(s: &mut Sketch, heads: usize, added: Added) -> String {
     let numbers = (0..heads * LENGTH * LENGTH)
@@ -130,8 +138,12 @@ fn sizes_positions_and_masks_follow() {
             false,
         ),
     ];
-    for (what, before, scores, scale) in cases {
-        let made = lengthened(&model(before, scores, same), 24, scale);
+    let heads: [Change; 2] = [same, pooled];
+    let cases = cases
+        .iter()
+        .flat_map(|case| heads.map(|after| (case, after)));
+    for ((what, before, scores, scale), after) in cases {
+        let made = lengthened(&model(*before, *scores, after), 24, *scale);
         match made {
             Ok(made) => assert_eq!(written(&made), Vec::<String>::new(), "{what}"),
             Err(why) => panic!("{what}: {why}"),
@@ -141,7 +153,42 @@ fn sizes_positions_and_masks_follow() {
 
 #[test]
 fn what_follows_in_no_known_way_is_refused() {
-    let cases: [(&str, Change, Change, Change, &str); 9] = [
+    let cases: [(&str, Change, Change, Change, &str); 12] = [
+        (
+            "an output of positions",
+            same,
+            masked,
+            |s, y| {
+                let positions = s.typed(DType::I64, &[1, LENGTH], (0..LENGTH).map(|n| n as f64));
+                s.output(&positions);
+                y.to_owned()
+            },
+            "is made for 12 tokens",
+        ),
+        (
+            "a mask that ends before the last token",
+            same,
+            |s, x| {
+                let mask = added(
+                    s,
+                    1,
+                    |[_, q, k]| if k + LENGTH <= q + 2 { -1e4 } else { 0.0 },
+                );
+                s.op("Add", &[x, &mask])
+            },
+            same,
+            "numbers for each token",
+        ),
+        (
+            "a bound of twice the length",
+            same,
+            masked,
+            |s, y| {
+                let [low, high] = [-24.0, 24.0].map(|n| s.float(n));
+                s.op("Clip", &[y, &low, &high])
+            },
+            "which may follow from 12",
+        ),
         (
             "weights of tokens",
             |s, x| {
@@ -162,7 +209,7 @@ fn what_follows_in_no_known_way_is_refused() {
                 let count = s.float(LENGTH as f64);
                 s.op("Div", &[&sum, &count])
             },
-            "along an axis that follows the sequence",
+            "which may follow from 12",
         ),
         (
             "products over tokens",
