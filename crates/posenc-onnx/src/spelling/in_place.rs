@@ -83,8 +83,7 @@ fn of_indices(
     let rest = view.rank(data)?.checked_sub(count)?;
     let mut dims = vec![1; rank];
     let (mut dropped, mut next) = (vec![], 0);
-    for part in 0..count {
-        let size = sizes[part];
+    for (part, size) in sizes.iter().copied().enumerate().take(count) {
         let own = numbers.index_axis(Axis(rank), part);
         if size == 1 && own.iter().all(|n| *n == 0) {
             dropped.push(part as i64);
