@@ -50,6 +50,7 @@ pub(crate) fn open(
     if !is_meant(&Context { model, found }, request) {
         return Ok(None);
     }
+    let limits = limits::all(model.graph(), found);
     // Indices for each token would follow the length too.
     let moved = spelling::without_places(model, &options.roles);
     let moved = moved.map(|model| (detect(&model, options), model));
@@ -76,7 +77,7 @@ pub(crate) fn open(
         old: plan.old,
         applied,
         before: found.clone(),
-        limits: limits::all(model.graph(), found),
+        limits,
     }))
 }
 

@@ -7,6 +7,7 @@ use crate::graph::sketch::{A, HEADS, HIDDEN, SIZE, Sketch};
 
 mod blocks;
 mod bodies;
+mod fixed;
 mod fused;
 mod halves;
 mod masked;

@@ -105,17 +105,24 @@ pub(crate) fn open_length(context: &Context<'_>) -> Result<Option<OpenLength>, R
 
 /// The number of tokens that is written in the graph; `None` where none is.
 pub(crate) fn written_length(context: &Context<'_>) -> Option<usize> {
-    let ports = &context.found.ports;
-    if ports.iter().any(|port| port.role == Role::Tokens) {
-        return ports.fixed_sequence();
+    match features(context) {
+        Some((_, length)) => Some(length),
+        None => {
+            let ports = &context.found.ports;
+            let has_tokens = ports.iter().any(|port| port.role == Role::Tokens);
+            ports.fixed_sequence().filter(|_| has_tokens)
+        }
     }
-    features(context).map(|(_, length)| length)
 }
 
-/// The only input with features for each token, of as many tokens as all queries stand for.
+/// The only input with features for each token, of as many tokens as all queries stand for; `None` where there
+/// are ids.
 fn features<'a>(context: &Context<'a>) -> Option<(&'a Port, usize)> {
-    let contents = context.found.ports.iter();
-    let mut contents = contents.filter(|port| port.role == Role::Content);
+    let ports = || context.found.ports.iter();
+    if ports().any(|port| port.role == Role::Tokens) {
+        return None;
+    }
+    let mut contents = ports().filter(|port| port.role == Role::Content);
     let port = contents.next().filter(|_| contents.next().is_none())?;
     let [Dim::Known(_), Dim::Known(length), Dim::Known(_)] = port.dims[..] else {
         return None;
