@@ -28,7 +28,8 @@ pub(crate) struct ScalingArgs {
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = value::count)]
     pub(crate) original_length: Option<usize>,
 
-    /// Length that tables, caches and buffers must hold; never a parameter of a formula
+    /// Length that tables, caches and buffers must hold, and for which a graph of one length is opened;
+    /// never a parameter of a formula
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = value::count)]
     pub(crate) max_length: Option<usize>,
 }

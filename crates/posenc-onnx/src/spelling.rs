@@ -8,6 +8,7 @@ mod angles;
 mod blocks;
 mod control;
 mod counters;
+mod draft;
 mod elementwise;
 mod fused;
 mod halves;
@@ -31,7 +32,8 @@ use posenc_ir::{Model, Node, NodeId, ValueId};
 use rustc_hash::FxHashMap;
 
 use crate::graph::ports::Role;
-use view::{Draft, View};
+use draft::Draft;
+use view::View;
 
 /// Rounds of replacements: what one of them makes may fit the next.
 const ROUNDS: usize = 32;

@@ -5,6 +5,7 @@ mod follow;
 mod numbers;
 mod open;
 mod open_length;
+mod symbols;
 
 use std::collections::BTreeMap;
 

@@ -2,7 +2,8 @@
 
 use posenc_ir::{Attr, DType, NodeId, Tensor};
 
-use super::view::{Draft, View};
+use super::draft::Draft;
+use super::view::View;
 
 /// `Cos` or `Sin` of a stored table of angles, `[…, position, pair]`, of as many positions as the graph takes:
 /// of positions times frequencies, where that gives the same numbers to the bit.

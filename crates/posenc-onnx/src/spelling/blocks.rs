@@ -3,7 +3,8 @@
 use ndarray::{ArrayViewD, Dimension};
 use posenc_ir::{Attr, NodeId, ValueId};
 
-use super::view::{Draft, View};
+use super::draft::Draft;
+use super::view::View;
 use crate::graph::sizes::is_of_sizes;
 
 /// The most blocks that are put side by side; a step that an exporter unrolled has more.

@@ -4,8 +4,9 @@ use posenc_ir::{Graph, Node, NodeId, ScopeId, Tensor, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::counters::Counter;
+use super::draft::Draft;
 use super::runs::is_default;
-use super::view::{Draft, View};
+use super::view::View;
 use crate::graph::operators::is_elementwise;
 
 /// `If` with a constant condition, or with branches that compute the same.

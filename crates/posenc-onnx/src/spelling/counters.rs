@@ -2,7 +2,8 @@
 
 use posenc_ir::{DType, Graph, Node, Scope, ValueId};
 
-use super::view::{Draft, View};
+use super::draft::Draft;
+use super::view::View;
 
 /// Numbers up to here are exact in single precision.
 const EXACT: f64 = (1u32 << 24) as f64;

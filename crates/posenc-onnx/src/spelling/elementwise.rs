@@ -2,7 +2,8 @@
 
 use posenc_ir::{NodeId, ValueId};
 
-use super::view::{Draft, View};
+use super::draft::Draft;
+use super::view::View;
 use crate::graph::einsum::Equation;
 
 /// `Einsum` of two operands of which each index is in the result: their product, element by element.

@@ -2,8 +2,9 @@
 
 use posenc_ir::{Attr, Node, NodeId, ValueId};
 
+use super::draft::Draft;
 use super::qlinear;
-use super::view::{Draft, View};
+use super::view::View;
 
 const DOMAIN: &str = "com.microsoft";
 

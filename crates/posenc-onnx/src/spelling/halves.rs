@@ -2,7 +2,8 @@
 
 use posenc_ir::{Attr, NodeId, ValueId};
 
-use super::view::{Draft, View};
+use super::draft::Draft;
+use super::view::View;
 use crate::graph::lane::wrap;
 
 /// `Concat` of two sums one after the other, each of products with the even and with the odd features of

@@ -1,10 +1,11 @@
 //! Elements that a graph of one length picks or writes where they are, by indices that are stored for each of
 //! them.
 
-use ndarray::{ArrayD, Axis, Dimension, IxDyn};
+use ndarray::{ArrayD, Axis};
 use posenc_ir::{NodeId, ValueId};
 
-use super::view::{Draft, View};
+use super::draft::Draft;
+use super::view::View;
 
 /// `Gather` of stored indices from a tensor whose axes were flattened: what [`of_indices`] makes of it.
 pub(super) fn picked(view: &View<'_>, draft: &mut Draft<'_>, id: NodeId) -> Option<()> {
@@ -17,39 +18,31 @@ pub(super) fn picked(view: &View<'_>, draft: &mut Draft<'_>, id: NodeId) -> Opti
         .made_by(flat, "Flatten")
         .or_else(|| view.made_by(flat, "Reshape"))?;
     let data = flattened.input(0)?;
-    let sizes = |value| {
-        (0..view.rank(value)?)
-            .map(|axis| view.size(value, axis))
-            .collect::<Option<Vec<usize>>>()
-    };
-    let (dims, flat) = (sizes(data)?, sizes(flat)?);
+    let (dims, flat) = (view.sizes(data)?, view.sizes(flat)?);
     let (first, ones) = flat.split_first()?;
     let is_flat =
         dims.len() > 1 && *first == dims.iter().product::<usize>() && ones.iter().all(|n| *n == 1);
     let numbers = view.constants(indices).filter(|_| is_flat)?;
     // The place of an element along each axis.
-    let mut all = [numbers.shape(), &[dims.len()]].concat();
-    let mut places = ArrayD::zeros(all.clone());
-    for (at, number) in numbers.indexed_iter() {
-        let mut left = usize::try_from(*number).ok().filter(|n| n < first)?;
-        for (axis, size) in dims.iter().enumerate().rev() {
-            let at = [at.slice(), &[axis]].concat();
-            places[IxDyn(&at)] = (left % size) as i64;
-            left /= size;
-        }
+    let mut places = Vec::with_capacity(numbers.len() * dims.len());
+    for number in &numbers {
+        let place = usize::try_from(*number).ok().filter(|n| n < first)?;
+        let inner = (1..=dims.len()).map(|axis| dims[axis..].iter().product::<usize>());
+        places.extend(
+            inner
+                .zip(&dims)
+                .map(|(inner, size)| (place / inner % size) as i64),
+        );
     }
-    let rows = of_indices(view, draft, (data, &dims), &places)?;
-    all.pop();
-    let rows = match ones.len() {
-        0 => rows,
-        more => {
-            let axes: Vec<i64> = (all.len()..all.len() + more)
-                .map(|axis| axis as i64)
-                .collect();
-            let axes = draft.ints(&axes);
-            draft.op("Unsqueeze", &[rows, axes], &[])
-        }
-    };
+    let all = [numbers.shape(), &[dims.len()]].concat();
+    let places = ArrayD::from_shape_vec(all, places).ok()?;
+    let mut rows = of_indices(view, draft, (data, &dims), &places)?;
+    if !ones.is_empty() {
+        let axes = numbers.ndim()..numbers.ndim() + ones.len();
+        let axes: Vec<i64> = axes.map(|axis| axis as i64).collect();
+        let axes = draft.ints(&axes);
+        rows = draft.op("Unsqueeze", &[rows, axes], &[]);
+    }
     draft.replace(node.output(0)?, rows)
 }
 
@@ -63,9 +56,8 @@ pub(super) fn gathered(view: &View<'_>, draft: &mut Draft<'_>, id: NodeId) -> Op
     let (data, indices) = (node.input(0)?, node.input(1)?);
     let numbers = view.constants(indices)?;
     let count = *numbers.shape().last()?;
-    let sizes = (0..count)
-        .map(|axis| view.size(data, axis))
-        .collect::<Option<Vec<usize>>>()?;
+    let sizes = (0..count).map(|axis| view.size(data, axis));
+    let sizes: Vec<usize> = sizes.collect::<Option<_>>()?;
     let rows = of_indices(view, draft, (data, &sizes), &numbers)?;
     draft.replace(node.output(0)?, rows)
 }
@@ -137,14 +129,9 @@ pub(super) fn scattered(view: &View<'_>, draft: &mut Draft<'_>, id: NodeId) -> O
     let (data, indices, updates) = (node.input(0)?, node.input(1)?, node.input(2)?);
     let numbers = view.constants(indices)?;
     let (count, written) = numbers.shape().split_last()?;
-    let rank = view.rank(data)?;
-    let sizes = |value| {
-        (0..rank)
-            .map(|axis| view.size(value, axis))
-            .collect::<Option<Vec<usize>>>()
-    };
-    let dims = sizes(data).filter(|dims| Some(dims) == sizes(updates).as_ref())?;
-    let is_whole = *count <= rank && dims[..*count] == *written;
+    let dims = view.sizes(data)?;
+    let is_alike = view.sizes(updates).as_ref() == Some(&dims);
+    let is_whole = is_alike && dims.get(..*count) == Some(written);
     let is_in_place = (0..*count).all(|part| {
         let own = numbers.index_axis(Axis(written.len()), part);
         own.indexed_iter()

@@ -2,7 +2,8 @@
 
 use posenc_ir::{Attr, Node, NodeId, ValueId};
 
-use super::view::{Draft, View};
+use super::draft::Draft;
+use super::view::View;
 use crate::graph::einsum::Equation;
 
 /// `Einsum` of one operand, which exchanges its axes.

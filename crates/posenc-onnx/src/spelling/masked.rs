@@ -2,7 +2,8 @@
 
 use posenc_ir::{Attr, DType, Node, NodeId, ValueId};
 
-use super::view::{Draft, View};
+use super::draft::Draft;
+use super::view::View;
 
 /// The quotient of masked weights and their sums: the weights of masked scores. A row without any is
 /// 0 where the sums are kept from being 0, and undefined elsewhere.

@@ -2,7 +2,8 @@
 
 use posenc_ir::{Attr, Node, NodeId, ValueId};
 
-use super::view::{Draft, Part, View, last_exchanged};
+use super::draft::Draft;
+use super::view::{Part, View, last_exchanged};
 
 /// `ReduceSum` over one axis of `Mul`, whose operands are each repeated along one of the two axes
 /// beside it: values that `Unsqueeze` gives the axis, and weights that are stored with it.

@@ -3,7 +3,8 @@
 
 use posenc_ir::{Attr, DType, Node, NodeId, ValueId};
 
-use super::view::{Draft, View};
+use super::draft::Draft;
+use super::view::View;
 
 const CONTRIB: &str = "com.microsoft";
 

@@ -2,7 +2,8 @@
 
 use posenc_ir::{DType, NodeId, ValueId};
 
-use super::view::{Draft, View};
+use super::draft::Draft;
+use super::view::View;
 
 /// `MatMulInteger` of two values of content that `DynamicQuantizeLinear` quantizes, times both of
 /// their scales: the product of what they are quantized to. Weights stay as they are.

@@ -6,8 +6,9 @@ use posenc_ir::proto::AttributeProto;
 use posenc_ir::{Graph, Node, NodeId, Tensor, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 
+use super::draft::Draft;
 use super::runs::is_default;
-use super::view::{Draft, View};
+use super::view::View;
 use crate::graph::dataflow::live;
 use crate::graph::operators::is_random;
 

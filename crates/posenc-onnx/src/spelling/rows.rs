@@ -2,7 +2,8 @@
 
 use posenc_ir::{Attr, NodeId, Tensor, ValueId};
 
-use super::view::{Draft, View};
+use super::draft::Draft;
+use super::view::View;
 
 /// `GatherND` of indices of one number each, which picks along the first axis.
 pub(super) fn gather_nd(view: &View<'_>, draft: &mut Draft<'_>, id: NodeId) -> Option<()> {

@@ -2,7 +2,8 @@
 
 use posenc_ir::{Attr, DType, NodeId, ValueId};
 
-use super::view::{Draft, View};
+use super::draft::Draft;
+use super::view::View;
 
 /// `Exp(LogSoftmax(x))`, and `Exp(x − ReduceLogSumExp(x))` with the logarithm in one operator or two.
 pub(super) fn of_logarithms(view: &View<'_>, draft: &mut Draft<'_>, id: NodeId) -> Option<()> {

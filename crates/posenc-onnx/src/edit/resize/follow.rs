@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use posenc_ir::{Attr, DType, Emitter, ValueId};
+use posenc_ir::{Attr, DType, Emitter, Use, ValueId};
 
+use crate::detect::context::Context;
+use crate::error::RewriteError;
 use crate::plan::resize::{Following, Number, Rule, Whole};
 
 /// Sizes that follow from the grid of patches, each computed once.
@@ -116,8 +118,27 @@ impl<'g> Sizes<'g> {
         made
     }
 
+    /// Lets constants be computed where they are read.
+    ///
+    /// # Errors
+    /// When one is not read there.
+    pub(super) fn replace(
+        &mut self,
+        context: &Context<'_>,
+        constants: &BTreeMap<Use, Following>,
+    ) -> Result<(), RewriteError> {
+        for (at, own) in constants {
+            // This one repeats what it reads itself.
+            let is_expanded = context.graph().node(at.node).is("Expand") && at.slot() == 0;
+            let new = self.constant(own, context.dtype(own.value), is_expanded);
+            self.out.redirect_use(own.value, *at, new)?;
+            self.out.remove_if_unused(own.value)?;
+        }
+        Ok(())
+    }
+
     /// What replaces a constant of this type.
-    pub(super) fn constant(&mut self, own: &Following, dtype: DType, is_expanded: bool) -> ValueId {
+    fn constant(&mut self, own: &Following, dtype: DType, is_expanded: bool) -> ValueId {
         let made = match &own.whole {
             Whole::List => self.joined(&own.each),
             Whole::Number => {

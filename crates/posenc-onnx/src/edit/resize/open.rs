@@ -5,6 +5,7 @@ use posenc_encodings::resize::{Antialias, Corners, Resizing};
 use posenc_ir::{Applied, Attr, DType, Dim, Emitter, Model, Tensor, ValueId};
 
 use super::follow::Sizes;
+use super::symbols::symbol;
 use crate::detect::context::Context;
 use crate::error::{Refusal, RewriteError};
 use crate::graph::extent::Extent;
@@ -33,13 +34,7 @@ pub(crate) fn open(context: &Context<'_>, plan: &Open) -> Result<(Model, Applied
         };
         sizes.out.redirect_use(table.value, table.entry, new)?;
     }
-    for (at, own) in &plan.constants {
-        // This one repeats what it reads itself.
-        let is_expanded = graph.node(at.node).is("Expand") && at.slot() == 0;
-        let new = sizes.constant(own, context.dtype(own.value), is_expanded);
-        sizes.out.redirect_use(own.value, *at, new)?;
-        sizes.out.remove_if_unused(own.value)?;
-    }
+    sizes.replace(context, &plan.constants)?;
     let mut out = sizes.out;
     for value in plan.axes.keys().copied() {
         let Some(declared) = graph.value(value).shape() else {
@@ -59,21 +54,9 @@ pub(crate) fn open(context: &Context<'_>, plan: &Open) -> Result<(Model, Applied
 
 /// The dimensions of the image, with names for height and width that no other dimension has.
 fn input(context: &Context<'_>, plan: &Open, declared: &[Dim]) -> Vec<Dim> {
-    let graph = context.graph();
-    let is_taken = |name: &str| {
-        let mut shapes = graph.values().filter_map(|v| graph.value(v).shape());
-        shapes.any(|dims| {
-            let mut symbols = dims.iter();
-            symbols.any(|dim| matches!(dim, Dim::Symbol(symbol) if **symbol == *name))
-        })
-    };
     let mut dims = declared.to_vec();
     for (axis, name) in plan.sides.into_iter().zip(["height", "width"]) {
-        let others = (1..).map(|n| format!("{name}_{n}"));
-        let mut names = std::iter::once(name.to_owned()).chain(others);
-        if let Some(own) = names.find(|name| !is_taken(name)) {
-            dims[axis] = Dim::Symbol(own.into());
-        }
+        dims[axis] = symbol(context.graph(), name);
     }
     dims
 }

@@ -1,9 +1,10 @@
 //! Opening a graph of one length: it computes sizes, positions and masks of the tokens that come in, and cuts
 //! what is stored for each position.
 
-use posenc_ir::{Applied, Dim, Emitter, Model};
+use posenc_ir::{Applied, Emitter, Model};
 
 use super::follow::Sizes;
+use super::symbols::symbol;
 use crate::detect::context::Context;
 use crate::error::RewriteError;
 use crate::plan::resize::OpenLength;
@@ -26,13 +27,7 @@ pub(crate) fn open_length(
         return Ok(context.model.clone().with_patch(out.finish())?);
     };
     let mut sizes = Sizes::new(out, (input, [axis; 2]));
-    for (at, own) in &plan.constants {
-        // This one repeats what it reads itself.
-        let is_expanded = graph.node(at.node).is("Expand") && at.slot() == 0;
-        let new = sizes.constant(own, context.dtype(own.value), is_expanded);
-        sizes.out.redirect_use(own.value, *at, new)?;
-        sizes.out.remove_if_unused(own.value)?;
-    }
+    sizes.replace(context, &plan.constants)?;
     let mut out = sizes.out;
     redeclare(&mut out, context, plan)?;
     Ok(context.model.clone().with_patch(out.finish())?)
@@ -45,18 +40,10 @@ fn redeclare(
     plan: &OpenLength,
 ) -> Result<(), RewriteError> {
     let graph = context.graph();
-    let is_taken = |name: &str| {
-        let mut shapes = graph.values().filter_map(|v| graph.value(v).shape());
-        shapes.any(|dims| dims.contains(&Dim::Symbol(name.into())))
-    };
-    let others = (1..).map(|n| format!("sequence_{n}"));
-    let mut names = std::iter::once("sequence".to_owned()).chain(others);
-    let Some(name) = names.find(|name| !is_taken(name)) else {
-        return Ok(());
-    };
+    let length = symbol(graph, "sequence");
     for value in plan.axes.keys().copied() {
         let declared = graph.value(value).shape();
-        if let Some(dims) = declared.and_then(|dims| plan.declared(value, dims, &name)) {
+        if let Some(dims) = declared.and_then(|dims| plan.declared(value, dims, &length)) {
             out.redeclare(value, dims)?;
         }
     }

@@ -10,7 +10,7 @@ use super::sizes::Wanted;
 use super::walk::Walk;
 use crate::attention::mask::HIDES;
 use crate::error::RewriteError;
-use crate::graph::continued::{extend_line, extend_square, fits};
+use crate::graph::continued::fits;
 use crate::graph::extent::Extent;
 use crate::graph::lane::{Lane, back, wrap};
 use crate::graph::operators::is_elementwise;
@@ -198,23 +198,18 @@ impl Walk<'_> {
             first.broadcast(dims)?.to_owned()
         } else if matches!(self.wanted, Wanted::Image { .. }) {
             return None;
-        } else if matches!(self.wanted, Wanted::OpenLength { .. }) {
-            let rule = Rule::along(&numbers, axis)
-                .filter(|_| dtype.is_int() || numbers.iter().all(is_mask))?;
+        } else if dtype.is_int() || numbers.iter().all(is_mask) {
+            let rule = Rule::along(&numbers, axis)?;
             if rule.end_of(numbers.shape()[axis]).is_some() {
                 return None;
             }
             for other in rule.axes() {
                 dims[other] = length;
             }
+            if !fits(&dims) {
+                return None;
+            }
             rule.numbers(&dims)
-        } else if dtype.is_int() {
-            extend_line(&numbers, axis, length, false, 0.0)?
-        } else if numbers.iter().all(is_mask) {
-            let old = numbers.shape()[axis];
-            let same = |other: &usize| *other != axis && numbers.shape()[*other] == old;
-            let other = (0..numbers.ndim()).rev().find(same)?;
-            extend_square(&numbers, [axis.min(other), axis.max(other)], length)?
         } else {
             return None;
         };

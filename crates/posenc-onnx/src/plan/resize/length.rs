@@ -7,7 +7,7 @@ use super::walk::Walk;
 use crate::detect::context::Context;
 use crate::error::{Refusal, RewriteError};
 use crate::graph::extent::Extent;
-use crate::graph::ports::{Port, Role};
+use crate::graph::ports::Role;
 use crate::plan::stretch;
 
 /// Plans another length of the sequences that a model takes, where the old one is written in the graph;
@@ -85,53 +85,60 @@ pub(super) type Inputs = Vec<(ValueId, Vec<Extent>)>;
 
 /// The inputs that follow the length, in every way that may be meant: tokens and what is given for each of
 /// them, or else an input of which one axis is a multiple of the length, as that of sounds.
-pub(super) fn inputs(
-    context: &Context<'_>,
-    [old, new]: [usize; 2],
-) -> Result<Vec<Inputs>, RewriteError> {
+fn inputs(context: &Context<'_>, [old, new]: [usize; 2]) -> Result<Vec<Inputs>, RewriteError> {
     let ports = &context.found.ports;
-    let with = |port: &Port, changes: &dyn Fn(usize) -> bool, times: usize| {
-        let dims = context
-            .dims(port.value)
-            .unwrap_or_default()
-            .iter()
-            .enumerate();
-        let axis = |(axis, n): (usize, &usize)| Extent::One {
-            old: *n,
-            new: if changes(axis) { new * times } else { *n },
-        };
-        (port.value, dims.map(axis).collect())
-    };
-    let dims = |port: &Port| context.dims(port.value).unwrap_or_default().to_vec();
     if ports.iter().any(|port| port.role == Role::Tokens) {
-        let mut all = vec![];
-        for port in ports.iter() {
-            let own = dims(port);
-            let is_token = |axis: usize| match port.role {
-                Role::Tokens | Role::TokenTypes | Role::Positions => axis == port.token_axis(),
-                Role::Padding => axis > 0,
-                _ => false,
-            };
-            if port.role == Role::Past {
-                let why = "a cache of a fixed length is not supported yet in a rescale";
-                return Err(Refusal::unsupported(why).into());
-            }
-            let changes = |axis: usize| is_token(axis) && own[axis] == old;
-            if (0..own.len()).any(changes) {
-                all.push(with(port, &changes, 1));
-            }
-        }
-        return Ok(vec![all]);
+        return Ok(vec![of_tokens(context, [old, new], None)?]);
     }
     let mut ways = vec![];
     for port in ports.iter().filter(|port| port.role == Role::Content) {
-        let own = dims(port);
+        let own = context.dims(port.value).unwrap_or_default();
         // The first axis is the batch.
         for along in (1..own.len()).filter(|axis| own[*axis] > 0 && own[*axis].is_multiple_of(old))
         {
             let times = own[along] / old;
-            ways.push(vec![with(port, &|axis| axis == along, times)]);
+            let axes = axes(own, |axis| (axis == along).then_some(new * times));
+            ways.push(vec![(port.value, axes)]);
         }
     }
     Ok(ways)
+}
+
+/// Tokens, or an input with `features` for each of them along its second axis, and what else is given for each.
+///
+/// # Errors
+/// Where the model has a cache.
+pub(super) fn of_tokens(
+    context: &Context<'_>,
+    [old, new]: [usize; 2],
+    features: Option<ValueId>,
+) -> Result<Inputs, RewriteError> {
+    let mut all = vec![];
+    for port in context.found.ports.iter() {
+        let is_token = |axis: usize| match port.role {
+            Role::Tokens | Role::TokenTypes | Role::Positions => axis == port.token_axis(),
+            Role::Padding => axis > 0,
+            Role::Content => axis == 1 && features == Some(port.value),
+            _ => false,
+        };
+        if port.role == Role::Past {
+            let why = "a cache of a fixed length is not supported yet in a rescale";
+            return Err(Refusal::unsupported(why).into());
+        }
+        let own = context.dims(port.value).unwrap_or_default();
+        let changes = |axis: usize| is_token(axis) && own[axis] == old;
+        if (0..own.len()).any(changes) {
+            all.push((port.value, axes(own, |axis| changes(axis).then_some(new))));
+        }
+    }
+    Ok(all)
+}
+
+/// Axes of these lengths, of which some get another one.
+fn axes(dims: &[usize], other: impl Fn(usize) -> Option<usize>) -> Vec<Extent> {
+    let axis = |(axis, n): (usize, &usize)| Extent::One {
+        old: *n,
+        new: other(axis).unwrap_or(*n),
+    };
+    dims.iter().enumerate().map(axis).collect()
 }

@@ -7,7 +7,8 @@ use posenc_encodings::kind::Kind;
 use posenc_ir::{Dim, Use, ValueId};
 
 use super::constants::{Following, constants};
-use super::length::{self, Inputs};
+use super::length::of_tokens;
+use super::positions::counts;
 use super::sizes::{Plan, Wanted};
 use super::walk::Walk;
 use crate::detect::context::Context;
@@ -75,20 +76,14 @@ pub(crate) fn open_length(context: &Context<'_>) -> Result<Option<OpenLength>, R
         let why = "an unknown encoding is not read at other lengths than that of the graph";
         return Err(context.refuse_finding(Some(unknown), why));
     }
-    let tokens = context.found.ports.iter().filter(|port| is_tokens(port));
-    if tokens.count() > 1 {
-        return refuse(
-            "the model takes tokens of several inputs, and which of their lengths is written where is not known"
-                .to_owned(),
-        );
-    }
     let trials = trials(context, old, Start::Stored)
         .or_else(|_| trials(context, old, Start::Counts))
         .or_else(|_| trials(context, old, Start::Inputs))?;
     let seen: Vec<[usize; 2]> = lengths(old).map(|n| [n, n]).collect();
     let axes = axes(&trials, &seen);
     let constants = constants(context, &trials, &seen)?;
-    let inputs = inputs(context, [old, old - 1])?
+    let features = features(context).map(|(port, _)| port.value);
+    let inputs = of_tokens(context, [old, old - 1], features)?
         .into_iter()
         .map(|(input, axes)| {
             let changed = (0..axes.len()).filter(|axis| axes[*axis].changes());
@@ -103,15 +98,15 @@ pub(crate) fn open_length(context: &Context<'_>) -> Result<Option<OpenLength>, R
     }))
 }
 
-/// The number of tokens that is written in the graph; `None` where none is.
+/// The number of tokens that is written in the graph; `None` where none is, and where tokens of several inputs
+/// have lengths of their own.
 pub(crate) fn written_length(context: &Context<'_>) -> Option<usize> {
-    match features(context) {
-        Some((_, length)) => Some(length),
-        None => {
-            let ports = &context.found.ports;
-            let has_tokens = ports.iter().any(|port| port.role == Role::Tokens);
-            ports.fixed_sequence().filter(|_| has_tokens)
-        }
+    let ports = &context.found.ports;
+    let tokens = || ports.iter().filter(|port| port.role == Role::Tokens);
+    match tokens().count() {
+        0 => features(context).map(|(_, length)| length),
+        _ if tokens().filter(|port| port.dims.len() > 1).count() > 1 => None,
+        _ => ports.fixed_sequence(),
     }
 }
 
@@ -138,50 +133,6 @@ fn features<'a>(context: &Context<'a>) -> Option<(&'a Port, usize)> {
         .then_some((port, length))
 }
 
-/// The inputs that follow the length, with their axes.
-fn inputs(context: &Context<'_>, [old, new]: [usize; 2]) -> Result<Inputs, RewriteError> {
-    let Some((features, _)) = features(context) else {
-        return Ok(length::inputs(context, [old, new])?
-            .into_iter()
-            .next()
-            .unwrap_or_default());
-    };
-    let extents = |port: &Port, follows: &dyn Fn(usize) -> bool| {
-        let dims = context
-            .dims(port.value)
-            .unwrap_or_default()
-            .iter()
-            .enumerate();
-        let axis = |(axis, n): (usize, &usize)| Extent::One {
-            old: *n,
-            new: if *n == old && follows(axis) { new } else { *n },
-        };
-        (port.value, dims.map(axis).collect())
-    };
-    let mut all = vec![extents(features, &|axis| axis == 1)];
-    for port in context.found.ports.iter() {
-        match port.role {
-            Role::Padding => all.push(extents(port, &|axis| axis > 0)),
-            Role::Positions | Role::TokenTypes => {
-                let along = port.token_axis();
-                all.push(extents(port, &|axis| axis == along));
-            }
-            Role::Past => {
-                let why = "a cache of a fixed length is not supported yet in a rescale";
-                return Err(Refusal::unsupported(why).into());
-            }
-            _ => {}
-        }
-    }
-    all.retain(|(_, axes): &(ValueId, Vec<Extent>)| axes.iter().any(Extent::changes));
-    Ok(all)
-}
-
-/// Whether an input is tokens in rows.
-fn is_tokens(port: &Port) -> bool {
-    port.role == Role::Tokens && port.dims.len() > 1
-}
-
 /// The old length, and shorter ones.
 fn lengths(old: usize) -> impl Iterator<Item = usize> {
     let all = BTreeSet::from([old - 1, old * 2 / 3, old.div_ceil(2)]);
@@ -190,7 +141,7 @@ fn lengths(old: usize) -> impl Iterator<Item = usize> {
 
 /// What follows the length from the start, besides the inputs; other constants follow where they meet what
 /// does.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Start {
     /// Nothing.
     Inputs,
@@ -202,15 +153,18 @@ enum Start {
 
 /// What becomes of the model at shorter lengths.
 fn trials(context: &Context<'_>, old: usize, start: Start) -> Result<Vec<Plan>, RewriteError> {
+    let features = features(context).map(|(port, _)| port.value);
+    let counts = match start {
+        Start::Inputs => vec![],
+        Start::Counts | Start::Stored => counts(context, old),
+    };
     let trial = |length: usize| {
         let mut walk = Walk::new(context, Wanted::OpenLength { length });
-        for (input, axes) in inputs(context, [old, length])? {
+        for (input, axes) in of_tokens(context, [old, length], features)? {
             walk.start(input, axes);
         }
-        if start >= Start::Counts {
-            walk.start_positions(old, length);
-        }
-        if start >= Start::Stored {
+        walk.start_counts(&counts, length);
+        if start == Start::Stored {
             walk.start_tables(old, length);
         }
         walk.run()?;
@@ -251,18 +205,18 @@ fn axes(plans: &[Plan], seen: &[[usize; 2]]) -> BTreeMap<ValueId, Vec<Follows>> 
 }
 
 impl OpenLength {
-    /// The declared dimensions of a value afterwards, with this name of the length; `None` where they stay.
+    /// The declared dimensions of a value afterwards, where the length has this `symbol`; `None` where they stay.
     pub(crate) fn declared(
         &self,
         value: ValueId,
         declared: &[Dim],
-        name: &str,
+        symbol: &Dim,
     ) -> Option<Vec<Dim>> {
         let axes = self.axes.get(&value)?;
         let pairs = declared.iter().zip(axes);
         let dims: Vec<Dim> = pairs
             .map(|(dim, follows)| match (dim, follows) {
-                (Dim::Known(_), Follows::Same) => Dim::Symbol(name.into()),
+                (Dim::Known(_), Follows::Same) => symbol.clone(),
                 (Dim::Known(_), Follows::Otherwise) => Dim::Unknown,
                 (other, _) => other.clone(),
             })

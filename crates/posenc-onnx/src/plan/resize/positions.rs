@@ -3,68 +3,81 @@
 
 use posenc_ir::eval::Value;
 use posenc_ir::{Use, ValueId};
+use rustc_hash::FxHashMap;
 
 use super::elements;
-use super::positional::{origins, scored};
+use super::positional::{origins, positional, scored};
 use super::rules::Rule;
 use super::sizes::Wanted;
 use super::walk::Walk;
+use crate::detect::context::Context;
 use crate::graph::extent::Extent;
 
+/// The constants that count the `old` positions, of an encoding or of a mask, or the distances between them; of
+/// those that repeat one in another shape or type, the first.
+pub(super) fn counts(context: &Context<'_>, old: usize) -> Vec<(ValueId, Rule)> {
+    let graph = context.graph();
+    let masks = scored(context, context.found.attention.iter());
+    let mut all = positional(context);
+    all.extend(origins(context, masks));
+    let count = |value: ValueId| Some((value, count(context, value, old)?));
+    let counts: FxHashMap<ValueId, Rule> = all.into_iter().filter_map(count).collect();
+    let repeats = |value: &ValueId| {
+        let maker = graph
+            .producer(*value)
+            .filter(|_| graph.stored(*value).is_none());
+        let mut before = maker
+            .into_iter()
+            .flat_map(|(id, _)| graph.node(id).inputs().iter().flatten());
+        before.any(|other| counts.contains_key(other))
+    };
+    let first = counts.iter().filter(|(value, _)| !repeats(value));
+    let mut first: Vec<(ValueId, Rule)> =
+        first.map(|(value, rule)| (*value, rule.clone())).collect();
+    first.sort_unstable_by_key(|(value, _)| *value);
+    first
+}
+
+/// How a constant counts the `old` positions, or the distances between them.
+fn count(context: &Context<'_>, value: ValueId, old: usize) -> Option<Rule> {
+    if !context.found.classes.of_value(value).is_constant() {
+        return None;
+    }
+    let dims = context.dims(value).filter(|dims| dims.contains(&old))?;
+    let numbers = elements::read(context.found.trace.get(value))?;
+    let mut long = (0..dims.len()).filter(|axis| dims[*axis] == old);
+    let rule = long.find_map(|axis| Rule::along(&numbers, axis))?;
+    let Rule::Line { start, steps } = &rule else {
+        return None;
+    };
+    let counts = match steps[..] {
+        [(_, step)] => step == 1 && *start >= 0,
+        [(_, a), (_, b)] => *start == 0 && a.abs() == 1 && a + b == 0,
+        _ => false,
+    };
+    counts.then_some(rule)
+}
+
 impl Walk<'_> {
-    /// Gives each constant that counts positions, of an encoding or of a mask, or the distances between them,
-    /// as many as there are now in place of the `old` ones.
-    pub(super) fn start_positions(&mut self, old: usize, length: usize) {
+    /// Gives constants that count positions as many as there are now.
+    pub(super) fn start_counts(&mut self, counts: &[(ValueId, Rule)], length: usize) {
         let graph = self.context.graph();
-        let counts = |value: &ValueId| {
-            let is_constant = self.context.found.classes.of_value(*value).is_constant();
-            let known = self.context.found.trace.get(*value);
-            let numbers = elements::read(known).filter(|_| is_constant)?;
-            let mut long = (0..numbers.ndim()).filter(|axis| numbers.shape()[*axis] == old);
-            let rules = long.find_map(|axis| Rule::along(&numbers, axis));
-            rules.filter(|rule| match rule {
-                Rule::Line { start, steps } => match steps[..] {
-                    [(_, step)] => step == 1 && *start >= 0,
-                    [(_, a), (_, b)] => *start == 0 && a.abs() == 1 && a + b == 0,
-                    _ => false,
-                },
-                Rule::Band { .. } => false,
-            })
-        };
-        let mut found: Vec<(ValueId, Rule)> = vec![];
-        let masks = scored(self.context, self.context.found.attention.iter());
-        for value in self.positional.union(&origins(self.context, masks)) {
-            let made = graph
-                .producer(*value)
-                .filter(|_| graph.stored(*value).is_none());
-            // The first of those that repeat it in another shape or type.
-            let mut before = made
-                .into_iter()
-                .flat_map(|(id, _)| graph.node(id).inputs().iter().flatten());
-            let is_first = !before.any(|other| counts(other).is_some());
-            found.extend(
-                counts(value)
-                    .filter(|_| is_first)
-                    .map(|rule| (*value, rule)),
-            );
-        }
-        found.sort_unstable_by_key(|(value, _)| *value);
-        for (value, rule) in found {
-            let Some(axes) = self.axes(value) else {
+        for (value, rule) in counts {
+            let Some(mut axes) = self.axes(*value) else {
                 continue;
             };
-            let along = rule.axes();
-            let axis = |(at, extent)| match along.contains(&at) {
-                true => Extent::One { old, new: length },
-                false => extent,
-            };
-            let axes: Vec<Extent> = axes.into_iter().enumerate().map(axis).collect();
+            for axis in rule.axes() {
+                axes[axis] = Extent::One {
+                    old: axes[axis].before(),
+                    new: length,
+                };
+            }
             let dims: Vec<usize> = axes.iter().map(Extent::after).collect();
-            let tensor = elements::tensor(self.context.dtype(value), &rule.numbers(&dims));
-            self.values.insert(value, Value::from_tensor(&tensor));
-            self.axes.insert(value, axes);
-            for at in graph.uses(value) {
-                self.constants.insert(*at, (value, tensor.clone()));
+            let tensor = elements::tensor(self.context.dtype(*value), &rule.numbers(&dims));
+            self.values.insert(*value, Value::from_tensor(&tensor));
+            self.axes.insert(*value, axes);
+            for at in graph.uses(*value) {
+                self.constants.insert(*at, (*value, tensor.clone()));
             }
         }
     }
@@ -81,7 +94,7 @@ impl Walk<'_> {
         let mut tables: Vec<ValueId> = self.positional.iter().copied().filter(is_table).collect();
         tables.sort_unstable();
         for value in tables {
-            let dims = self.context.dims(value).unwrap_or_default().to_vec();
+            let dims = self.context.dims(value).unwrap_or_default();
             let mut rows = (0..dims.len()).filter(|axis| dims[*axis] == old);
             let Some(axis) = rows
                 .next()

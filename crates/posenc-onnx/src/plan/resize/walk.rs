@@ -37,7 +37,7 @@ pub(super) struct Walk<'a> {
     pub(super) constants: BTreeMap<Use, (ValueId, Tensor)>,
     /// Constants of which the first rows are read, by where they are.
     pub(super) cuts: BTreeMap<Use, (ValueId, Vec<Extent>)>,
-    /// Values that encode positions, and what these are computed from.
+    /// Values that encode positions, and what these are computed from; none but where a length is left open.
     pub(super) positional: FxHashSet<ValueId>,
     /// Where a position table is added, with its finding.
     pub(super) entries: FxHashMap<Use, usize>,
@@ -56,6 +56,10 @@ impl<'a> Walk<'a> {
         let findings = context.found.findings.iter().enumerate();
         let findings = findings.filter(|(_, finding)| finding.encoding.is_absolute());
         let entries = findings.flat_map(|(at, f)| f.entries.iter().map(move |entry| (*entry, at)));
+        let positional = match wanted {
+            Wanted::OpenLength { .. } => positional(context),
+            Wanted::Image { .. } | Wanted::Length { .. } => FxHashSet::default(),
+        };
         Self {
             context,
             wanted,
@@ -65,7 +69,7 @@ impl<'a> Walk<'a> {
             biases: vec![],
             constants: BTreeMap::new(),
             cuts: BTreeMap::new(),
-            positional: positional(context),
+            positional,
             entries: entries.collect(),
             windowed: offsets::entries(context),
             resized: FxHashMap::default(),
