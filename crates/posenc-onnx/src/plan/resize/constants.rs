@@ -154,10 +154,10 @@ impl Read<'_> {
 
     /// What is the same for every token, as a mask that hides nothing, or follows a rule.
     fn repeated(&self, dims: &[usize]) -> Result<Following, RewriteError> {
-        let why = format!(
-            "numbers for each token, of which {} would need others",
-            self.any()
-        );
+        let why = match self.is_length() {
+            true => "numbers for each token, of which sequences of any length would need others",
+            false => "numbers for each token, of which images of any size would need others",
+        };
         let mut lists = vec![dims.to_vec()];
         for plan in self.plans {
             let new = plan.constants.get(&self.at);
@@ -165,7 +165,7 @@ impl Read<'_> {
             lists.push(new.to_vec());
         }
         if lists.iter().any(|list| list.len() != dims.len()) {
-            return Err(self.refuse(&why));
+            return Err(self.refuse(why));
         }
         let sides: Vec<Vec<i64>> = lists
             .iter()
@@ -173,11 +173,13 @@ impl Read<'_> {
             .collect();
         let each = self.fitted(&sides)?;
         if !each.iter().any(|number| number.follows()) {
-            let why = "numbers that follow from the grid of patches, and are no list of sizes";
-            return Err(self.refuse(why));
+            return Err(self.refuse(match self.is_length() {
+                true => "numbers that follow from the length, and are no list of sizes",
+                false => "numbers that follow from the grid of patches, and are no list of sizes",
+            }));
         }
         let old = elements::read(self.context.found.trace.get(self.value));
-        let mut numbers = old.ok_or_else(|| self.refuse(&why))?;
+        let mut numbers = old.ok_or_else(|| self.refuse(why))?;
         let follow = each.iter().enumerate().filter(|(_, n)| n.follows());
         let follow: Vec<usize> = follow.map(|(axis, _)| axis).collect();
         if let Some(rule) = self.rule(&numbers, &follow) {
@@ -193,7 +195,7 @@ impl Read<'_> {
                 .axis_iter(Axis(axis))
                 .all(|row| row == first.index_axis(Axis(axis), 0));
             if !is_same {
-                return Err(self.refuse(&why));
+                return Err(self.refuse(why));
             }
             numbers = first;
         }
@@ -207,8 +209,7 @@ impl Read<'_> {
 
     /// The rule of a sequence that numbers follow along all of these axes.
     fn rule(&self, numbers: &ArrayD<f64>, axes: &[usize]) -> Option<Rule> {
-        let is_length = matches!(self.plans.first()?.wanted, Wanted::OpenLength { .. });
-        let first = axes.first().filter(|_| is_length)?;
+        let first = axes.first().filter(|_| self.is_length())?;
         let rule = Rule::along(numbers, *first)?;
         let is_constant = |axis: &usize| {
             let mut rows = numbers.axis_iter(Axis(*axis));
@@ -219,12 +220,10 @@ impl Read<'_> {
         follows.then_some(rule)
     }
 
-    /// What all constants are made for, as a refusal says it.
-    fn any(&self) -> &'static str {
-        match self.plans.first().map(|plan| &plan.wanted) {
-            Some(Wanted::OpenLength { .. }) => "sequences of any length",
-            _ => "images of any size",
-        }
+    /// Whether the length of sequences is left open, and not the size of images.
+    fn is_length(&self) -> bool {
+        let first = self.plans.first();
+        first.is_some_and(|plan| matches!(plan.wanted, Wanted::OpenLength { .. }))
     }
 
     /// The numbers at each place of lists: that of the old grid, and that of each plan.
@@ -234,11 +233,11 @@ impl Read<'_> {
             let own: Option<Vec<i64>> = lists.iter().map(|list| list.get(place).copied()).collect();
             let fitted = own.and_then(|own| Number::fitted(&own, self.seen));
             fitted.ok_or_else(|| {
-                self.refuse(match self.any() {
-                    "images of any size" => {
+                self.refuse(match self.is_length() {
+                    true => "a size that does not follow from the number of tokens as a product",
+                    false => {
                         "a size that does not follow from the rows and columns of patches as a product"
                     }
-                    _ => "a size that does not follow from the number of tokens as a product",
                 })
             })
         });

@@ -364,6 +364,25 @@ mod tests {
     }
 
     #[test]
+    fn more_functions_of_a_length_are_told_where_it_is_left_open() {
+        for number in [
+            60.0,
+            120.0,
+            3600.0,
+            1.0 / 61.0,
+            30.0,
+            60.0_f64.log2(),
+            -58.0,
+        ] {
+            assert!(may_follow(number, 60), "{number}");
+        }
+        for number in [0.0, 1.0, 2.0, 0.5, 50.0, 1e-5, 10_000.0, f64::NAN] {
+            assert!(!may_follow(number, 60), "{number}");
+        }
+        assert!(!may_follow(3.0, 3), "too short to be told");
+    }
+
+    #[test]
     fn numbers_of_activations_and_heads_are_usual() {
         let heads = BTreeSet::from([64]);
         for number in [0.125, 8.0, 0.5, -2.0, std::f64::consts::SQRT_2] {

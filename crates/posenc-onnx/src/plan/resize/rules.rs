@@ -190,6 +190,21 @@ mod tests {
     }
 
     #[test]
+    fn ends_that_may_follow_from_the_length_are_told() {
+        for number in [30.0, 54.0, 59.0, 60.0, 62.0, 119.0, 120.0] {
+            assert!(is_of_length(number, 60), "{number}");
+        }
+        for number in [0.0, 1.0, 2.0, 16.0, 40.0, 63.0, 128.0] {
+            assert!(!is_of_length(number, 60), "{number}");
+        }
+        let ends = |window: usize| {
+            let mask = of(&[12, 12], |i| f64::from(u8::from(i[0] < i[1] + window)));
+            Rule::along(&mask, 0).and_then(|rule| rule.end_of(12))
+        };
+        assert_eq!([ends(4), ends(11)], [None, Some(-10)]);
+    }
+
+    #[test]
     fn other_numbers_follow_no_rule() {
         for f in [
             |i: &[usize]| (i[1] * i[1]) as f64,
