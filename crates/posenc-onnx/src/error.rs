@@ -161,6 +161,14 @@ impl Refusal {
         Self::new(RefusalKind::Unsupported, reason)
     }
 
+    /// The same with advice behind the reason.
+    pub(crate) fn with(self, advice: &str) -> Self {
+        Self {
+            reason: self.reason + advice,
+            ..self
+        }
+    }
+
     /// The same at a node, by its place in the graph.
     pub(crate) fn at(self, node: impl Into<String>) -> Self {
         Self {

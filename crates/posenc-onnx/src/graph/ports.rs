@@ -203,6 +203,11 @@ impl Ports {
         self.ports.iter()
     }
 
+    /// Whether a value is one of the inputs.
+    pub(crate) fn is_input(&self, value: ValueId) -> bool {
+        self.ports.iter().any(|port| port.value == value)
+    }
+
     /// The first input of a role.
     pub(crate) fn first(&self, role: Role) -> Option<&Port> {
         let mut all = self.ports.iter().filter(|p| p.role == role);

@@ -9,6 +9,7 @@ mod counts;
 mod elements;
 mod entries;
 mod image;
+mod indices;
 mod leftovers;
 mod length;
 mod meets;

@@ -62,7 +62,7 @@ pub(crate) fn open(
         model,
         found: before,
     };
-    let Some(plan) = plan(&context)? else {
+    let Some(plan) = plan(&context).map_err(advised)? else {
         return Ok(None);
     };
     let (next, applied) = edit::resize::open_length(&context, &plan)?;
@@ -81,6 +81,15 @@ pub(crate) fn open(
     }))
 }
 
+/// A refusal with what a user can do.
+fn advised(error: RewriteError) -> RewriteError {
+    let RewriteError::Refused(refusal) = error else {
+        return error;
+    };
+    let advice = "; export the model with an open sequence axis";
+    refusal.with(advice).into()
+}
+
 /// Whether a request is for other lengths than the one that is written in the graph.
 fn is_meant(context: &Context<'_>, request: &Request) -> bool {
     let found = context.found;
@@ -88,7 +97,7 @@ fn is_meant(context: &Context<'_>, request: &Request) -> bool {
         return false;
     };
     let p = &request.parameters;
-    if request.to.is_some() || p.image_size.is_some() || p.length == Length::Dynamic {
+    if p.image_size.is_some() || p.length == Length::Dynamic {
         return false;
     }
     match p.max_length {
@@ -96,7 +105,8 @@ fn is_meant(context: &Context<'_>, request: &Request) -> bool {
         // Rows of a table beyond the length would not be read.
         None => {
             let mut absolute = found.findings.iter().filter(|f| f.encoding.is_absolute());
-            request.scale.is_some()
+            request.to.is_none()
+                && request.scale.is_some()
                 && stretch::is_meant(found, request)
                 && absolute.any(|f| f.max_length == Some(old))
         }
@@ -166,8 +176,8 @@ impl Opened {
     /// What a user should know.
     pub(crate) fn note(&self) -> String {
         format!(
-            "sizes, positions and masks of {} tokens were written in the graph, which takes other numbers of \
-             tokens now: it computes them of its input",
+            "the input takes {} tokens only; the output computes sizes, positions and masks of the tokens that it \
+             gets, up to its limits",
             self.old
         )
     }

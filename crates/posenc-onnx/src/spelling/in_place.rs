@@ -1,7 +1,7 @@
 //! Elements that a graph of one length picks or writes where they are, by indices that are stored for each of
 //! them.
 
-use ndarray::{ArrayD, Axis};
+use ndarray::{ArrayD, Axis, Dimension};
 use posenc_ir::{NodeId, ValueId};
 
 use super::draft::Draft;
@@ -135,7 +135,7 @@ pub(super) fn scattered(view: &View<'_>, draft: &mut Draft<'_>, id: NodeId) -> O
     let is_in_place = (0..*count).all(|part| {
         let own = numbers.index_axis(Axis(written.len()), part);
         own.indexed_iter()
-            .all(|(at, n)| usize::try_from(*n) == Ok(at[part]))
+            .all(|(at, n)| usize::try_from(*n).ok().as_ref() == at.slice().get(part))
     });
     (is_whole && is_in_place).then(|| draft.replace(node.output(0)?, updates))?
 }

@@ -149,11 +149,12 @@ impl Walk<'_> {
         let dims: BTreeSet<usize> = dims.collect();
         for id in graph.scope(graph.main()).nodes().iter().copied() {
             let node = graph.node(id);
-            let is_open = matches!(self.wanted, Wanted::OpenLength { .. });
+            let is_open = self.wanted.opened().is_some();
             let (scales, bounds) = match node.op() {
                 "Mul" | "Div" => (true, false),
                 "Add" | "Sub" => (false, false),
-                "Clip" | "Min" | "Max" => (false, true),
+                "Clip" | "Min" | "Max" | "Pow" | "Mod" | "Equal" => (false, true),
+                "Less" | "LessOrEqual" | "Greater" | "GreaterOrEqual" => (false, true),
                 _ => continue,
             };
             if bounds && !is_open || !node.domain().is_empty() {
@@ -187,9 +188,12 @@ impl Walk<'_> {
                 if let Some(count) = all.and_then(|all| all.first().copied()) {
                     let number = numbers.iter().next().copied().unwrap_or_default();
                     let why = format!(
-                        "this {} reads {number}, which may follow from {count}, a size that changes with the {}",
+                        "this {} reads {number}, which may follow from {count}, {}",
                         node.op(),
-                        self.wanted.name()
+                        match self.wanted.opened() {
+                            Some(_) => "the number of tokens in the graph".to_owned(),
+                            None => format!("a size that changes with the {}", self.wanted.name()),
+                        }
                     );
                     return Err(self.refuse(id, why));
                 }

@@ -3,11 +3,13 @@
 
 use posenc_ir::{NodeId, ValueId};
 
+use super::broadcast::is_comparison;
 use super::counts::may_follow;
 use super::elements;
 use super::rules::is_of_length;
 use super::walk::Walk;
 use crate::error::{Refusal, RewriteError};
+use crate::graph::dataflow::Class;
 
 /// Outputs of so many numbers may be counts.
 const FEW: usize = 8;
@@ -48,53 +50,56 @@ impl Walk<'_> {
         is_long || numbers.is_some_and(|all| all.iter().any(|n| may_follow(*n, old)))
     }
 
-    /// Refuses a number that positions meet and that may follow from how many there are.
+    /// Refuses a few numbers that positions, masks or integers of content meet, and that may follow from how many
+    /// tokens there were.
     fn check_positions(&self, id: NodeId, old: usize) -> Result<(), RewriteError> {
         let node = self.context.graph().node(id);
-        let meets = matches!(
-            node.op(),
-            "Less"
-                | "LessOrEqual"
-                | "Greater"
-                | "GreaterOrEqual"
-                | "Equal"
-                | "Add"
-                | "Sub"
-                | "Mul"
-                | "Div"
-                | "Mod"
-                | "Min"
-                | "Max"
-                | "Clip"
-                | "Pow"
-                | "Trilu"
-                | "OneHot"
-        );
-        if !meets || !node.domain().is_empty() {
+        if !meets(node.op()) || !node.domain().is_empty() {
             return Ok(());
         }
-        let inputs = || node.inputs().iter().flatten();
-        let follows =
-            |value: &ValueId| !self.context.is_content(*value) && self.axes.contains_key(value);
-        if !inputs().any(follows) {
+        let inputs = || node.inputs().iter().flatten().copied();
+        if !inputs().any(|value| self.is_place(value)) {
             return Ok(());
         }
-        for value in inputs().filter(|value| !self.values.contains_key(value)) {
-            let known = self.context.found.trace.get(*value);
-            let is_constant = self.context.found.classes.of_value(*value).is_constant();
-            let one = elements::read(known).filter(|all| is_constant && all.len() == 1);
-            let Some(number) = one.and_then(|all| all.first().copied()) else {
+        // Ids are compared with words.
+        let compares_ids =
+            node.is("Equal") && inputs().any(|value| self.context.found.ports.is_input(value));
+        for value in inputs().filter(|value| !self.values.contains_key(value) && !compares_ids) {
+            let known = self.context.found.trace.get(value);
+            let is_constant = self.context.found.classes.of_value(value).is_constant();
+            // Several numbers with a fraction are the slopes of heads.
+            let most = match self.context.dtype(value).is_int() {
+                true => FEW,
+                false => 1,
+            };
+            let are_few = known.elements().is_some_and(|count| count <= most);
+            let numbers = elements::read(known).filter(|_| is_constant && are_few);
+            let is_meant = |n: &&f64| is_of_length(n.abs(), old) || may_follow(**n, old);
+            let Some(number) = numbers.iter().flatten().find(is_meant).copied() else {
                 continue;
             };
-            if is_of_length(number.abs(), old) || may_follow(number, old) {
-                let why = format!(
-                    "positions meet {number} in this {}, which may follow from the {old} tokens of the graph",
-                    node.op()
-                );
-                return Err(self.refuse(id, why));
-            }
+            let why = format!(
+                "this {} reads {number} beside numbers of tokens, and it may follow from the {old} tokens of the \
+                 graph",
+                node.op()
+            );
+            return Err(self.refuse(id, why));
         }
         Ok(())
+    }
+
+    /// Whether a value tells places or numbers of tokens: what depends on positions or on the mask, and integers
+    /// that depend on content.
+    fn is_place(&self, value: ValueId) -> bool {
+        let class = self.context.found.classes.of_value(value);
+        match class.has(Class::CONTENT) {
+            true => self.context.dtype(value).is_int(),
+            false => {
+                self.axes.contains_key(&value)
+                    || class.has(Class::POSITION)
+                    || class.has(Class::PADDING)
+            }
+        }
     }
 
     /// Refuses a recurrence that is told the length of each sequence by numbers.
@@ -120,4 +125,12 @@ impl Walk<'_> {
         );
         Err(self.refuse(id, why))
     }
+}
+
+/// Whether an operator of this name compares numbers or computes with them.
+fn meets(op: &str) -> bool {
+    let computes = [
+        "Add", "Sub", "Mul", "Div", "Mod", "Pow", "Min", "Max", "Clip", "Trilu", "OneHot",
+    ];
+    is_comparison(op) || computes.contains(&op)
 }

@@ -79,8 +79,8 @@ impl Walk<'_> {
     pub(super) fn refuse_numbers(&self, id: NodeId) -> RewriteError {
         let op = self.context.graph().node(id).op();
         let why = format!(
-            "this {op} reads numbers for each token, and which those of another {} are is not known",
-            self.wanted.name()
+            "this {op} reads numbers for each token, and what these are for {} is not known",
+            self.wanted.other()
         );
         self.refuse(id, why)
     }

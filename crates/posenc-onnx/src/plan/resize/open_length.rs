@@ -73,12 +73,15 @@ pub(crate) fn open_length(context: &Context<'_>) -> Result<Option<OpenLength>, R
     let mut findings = context.found.findings.iter();
     let is_unknown = |finding: &&Finding| finding.encoding.kind() == Kind::Unknown;
     if let Some(unknown) = findings.find(is_unknown) {
-        let why = "an unknown encoding is not read at other lengths than that of the graph";
+        let why = "what this encoding is at other lengths than that of the graph is not known";
         return Err(context.refuse_finding(Some(unknown), why));
     }
-    let trials = trials(context, old, Start::Stored)
-        .or_else(|_| trials(context, old, Start::Counts))
-        .or_else(|_| trials(context, old, Start::Inputs))?;
+    // Of several refusals, the first is that of what was read as most would read it.
+    let trials = trials(context, old, Start::Stored).or_else(|error| {
+        let others = [Start::Counts, Start::Inputs].into_iter();
+        let mut others = others.filter_map(|start| trials(context, old, start).ok());
+        others.next().ok_or(error)
+    })?;
     let seen: Vec<[usize; 2]> = lengths(old).map(|n| [n, n]).collect();
     let axes = axes(&trials, &seen);
     let constants = constants(context, &trials, &seen)?;
@@ -159,7 +162,7 @@ fn trials(context: &Context<'_>, old: usize, start: Start) -> Result<Vec<Plan>, 
         Start::Counts | Start::Stored => counts(context, old),
     };
     let trial = |length: usize| {
-        let mut walk = Walk::new(context, Wanted::OpenLength { length });
+        let mut walk = Walk::new(context, Wanted::OpenLength { old, length });
         for (input, axes) in of_tokens(context, [old, length], features)? {
             walk.start(input, axes);
         }

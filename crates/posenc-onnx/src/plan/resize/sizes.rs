@@ -53,12 +53,30 @@ pub(crate) enum Wanted {
     },
     /// Sequences of this length in a trial of a graph for all lengths up to the old one.
     OpenLength {
-        /// Tokens.
+        /// Tokens before.
+        old: usize,
+        /// Tokens in the trial.
         length: usize,
     },
 }
 
 impl Wanted {
+    /// The length that is left open; `None` where another one is wanted, or another image.
+    pub(super) fn opened(&self) -> Option<usize> {
+        match self {
+            Self::OpenLength { old, .. } => Some(*old),
+            Self::Image { .. } | Self::Length { .. } => None,
+        }
+    }
+
+    /// What else may be fed, as it is called in a refusal.
+    pub(super) fn other(&self) -> &'static str {
+        match self {
+            Self::Image { .. } => "an image of another size",
+            Self::Length { .. } | Self::OpenLength { .. } => "another number of tokens",
+        }
+    }
+
     /// What sizes follow, as it is called in a refusal.
     pub(super) fn name(&self) -> &'static str {
         match self {
@@ -84,7 +102,7 @@ impl Plan {
     pub(crate) fn length(&self) -> Option<usize> {
         match self.wanted {
             Wanted::Image { .. } => None,
-            Wanted::Length { length, .. } | Wanted::OpenLength { length } => Some(length),
+            Wanted::Length { length, .. } | Wanted::OpenLength { length, .. } => Some(length),
         }
     }
 

@@ -2,6 +2,8 @@
 
 use posenc_ir::{NodeId, Use, ValueId};
 
+use super::counts::may_follow;
+use super::rules::is_of_length;
 use super::sizes::Wanted;
 use super::walk::Walk;
 use crate::error::{Refusal, RewriteError};
@@ -32,11 +34,16 @@ impl Walk<'_> {
             ("Gather", "") => {
                 let index = fixed(1);
                 along(0).is_none_or(|axis| {
-                    axis.changes() && index.is_some_and(|index| !self.is_beside(axis, index))
+                    let is_named = match index {
+                        Some(index) => !self.is_beside(axis, index),
+                        None => self.is_open() && !self.indices_follow(id, 1, axis),
+                    };
+                    axis.changes() && is_named
                 })
             }
             ("GatherElements" | "GatherND" | "ScatterND" | "ScatterElements", "") => {
-                fixed(1).is_some()
+                let is_open = self.is_open();
+                fixed(1).is_some() || is_open && node.input(1).is_none_or(|v| self.are_numbers(v))
             }
             // The place of a token is counted from the first, however many there are.
             ("ArgMax" | "ArgMin", "") if self.is_open() => false,
@@ -67,7 +74,7 @@ impl Walk<'_> {
             return Ok(());
         }
         let why = format!(
-            "this {} acts along an axis that follows the {}, by numbers that do not",
+            "this {} acts along an axis that follows the {}, by numbers that do not follow it",
             node.op(),
             self.wanted.name()
         );
@@ -170,13 +177,16 @@ impl Walk<'_> {
             let behind = unchanged(axis.parts().iter().rev());
             let beside = |n: i64| match usize::try_from(n) {
                 Ok(n) => n <= before,
-                Err(_) => self.counts_tokens() || n.unsigned_abs() as usize <= behind,
+                Err(_) => self.is_from_end(n) || n.unsigned_abs() as usize <= behind,
             };
             let is_start = beside(starts[i]) || step > starts[i] && starts[i] >= 0;
             let is_end = beside(*end)
                 || usize::try_from(*end)
                     .is_ok_and(|n| n >= axis.before().max(axis.after()) && n > 1 << 30);
-            step < 1 || is_fixed(1) && !is_start || is_fixed(2) && !is_end
+            step < 1
+                || step > 1 && self.is_open()
+                || is_fixed(1) && !is_start
+                || is_fixed(2) && !is_end
         })
     }
 
@@ -250,14 +260,21 @@ impl Walk<'_> {
             index.iter().all(|n| match usize::try_from(*n) {
                 // The first token is that of the class.
                 Ok(n) => n < before || n == 0 && self.counts_tokens(),
-                Err(_) => self.counts_tokens() || n.unsigned_abs() as usize <= behind,
+                Err(_) => self.is_from_end(*n) || n.unsigned_abs() as usize <= behind,
             })
         })
     }
 
+    /// Whether a negative index is counted from the last token, however many there are.
+    fn is_from_end(&self, index: i64) -> bool {
+        let may_be_all =
+            |old| is_of_length(index.unsigned_abs() as f64, old) || may_follow(index as f64, old);
+        self.counts_tokens() && !self.wanted.opened().is_some_and(may_be_all)
+    }
+
     /// Whether it is a length that is left open.
     fn is_open(&self) -> bool {
-        matches!(self.wanted, Wanted::OpenLength { .. })
+        self.wanted.opened().is_some()
     }
 
     /// Whether it is a length that changes: what is counted from the last token follows it.

@@ -34,7 +34,7 @@ pub(crate) fn check(
         model: &fixed,
         found: &found,
     };
-    check_same_sites(&fixed, before.found, "where the graph computes its length")?;
+    check_same_sites(&fixed, before.found, "with the sequence axis open")?;
     check_encodings(before, &fixed, |old, new| old == new)?;
     // A few tokens show less of a window than many.
     check_encodings(before, after, |old, new| old.kind() == new.kind())?;
@@ -79,7 +79,7 @@ fn check_encodings(
     if first.is_none() && counts(before) == counts(after) {
         return Ok(());
     }
-    let why = "the encoding cannot be read back where the length of sequences is left open";
+    let why = "with the sequence axis open, the encoding would no longer be read as before";
     Err(before.refuse_finding(first, why))
 }
 

@@ -152,7 +152,7 @@ fn a_length_that_not_all_follows_is_refused() {
                 let index = s.ints(&index);
                 rows(s, x, LENGTH, &index)
             },
-            "an unknown encoding is not read at other lengths",
+            "at other lengths than that of the graph is not known",
         ),
         (
             "numbers for each token",
@@ -181,7 +181,7 @@ fn a_length_that_not_all_follows_is_refused() {
                 let types = s.ints(&[0, 0, 0, 0, 1, 1, 1, 1]);
                 rows(s, x, 2, &types)
             },
-            "an unknown encoding is not read at other lengths",
+            "at other lengths than that of the graph is not known",
         ),
     ];
     for (name, change, says) in cases {

@@ -73,7 +73,14 @@ fn indices_that_move_nothing_are_left_out() {
 
 #[test]
 fn indices_that_move_something_stay() {
-    let cases: [(&str, Make); 8] = [
+    let cases: [(&str, Make); 9] = [
+        ("written on the diagonal", |s, x| {
+            let (updates, all) = (
+                s.floats(&[2], [7.0, 8.0]),
+                pairs(s, &[2], |at| [at[0], at[0]]),
+            );
+            s.op("ScatterND", &[x, &all, &updates])
+        }),
         ("backwards", |s, x| {
             let all = pairs(s, &DIMS, |at| [at[0], 4 - at[1]]);
             s.op("GatherND", &[x, &all])

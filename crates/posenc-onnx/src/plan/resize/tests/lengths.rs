@@ -38,6 +38,23 @@ fn pooled(s: &mut Sketch, y: &str) -> String {
     s.op("Add", &[&first, &sum])
 }
 
+/// The token with the id 7 of each sequence, by its place among the tokens of all.
+fn picked_by_id(s: &mut Sketch, y: &str) -> String {
+    let (id, dims, one) = (s.int(7), s.op("Shape", &["input_ids"]), s.int(1));
+    let is_it = s.op("Equal", &["input_ids", &id]);
+    let is_it = s.cast(&is_it, DType::I64);
+    let place = s.with(
+        "ArgMax",
+        &[&is_it],
+        &[("axis", A::Int(1)), ("keepdims", A::Int(0))],
+    );
+    let (sequences, length) = (s.ints(&[0, 1]), s.gather(&dims, &one, 0));
+    let first = s.op("Mul", &[&sequences, &length]);
+    let place = s.op("Add", &[&first, &place]);
+    let rows = s.reshape(y, &[-1, HIDDEN as i64]);
+    s.gather(&rows, &place, 0)
+}
+
 /// Numbers `[1, heads, 12, 12]` that are added to scores.
 fn added(s: &mut Sketch, heads: usize, added: Added) -> String {
     let numbers = (0..heads * LENGTH * LENGTH)
@@ -138,7 +155,7 @@ fn sizes_positions_and_masks_follow() {
             false,
         ),
     ];
-    let heads: [Change; 2] = [same, pooled];
+    let heads: [Change; 3] = [same, pooled, picked_by_id];
     let cases = cases
         .iter()
         .flat_map(|case| heads.map(|after| (case, after)));
@@ -153,7 +170,38 @@ fn sizes_positions_and_masks_follow() {
 
 #[test]
 fn what_follows_in_no_known_way_is_refused() {
-    let cases: [(&str, Change, Change, Change, &str); 12] = [
+    let cases: [(&str, Change, Change, Change, &str); 15] = [
+        (
+            "every twelfth of all tokens",
+            same,
+            masked,
+            |s, y| {
+                let y = s.reshape(y, &[2 * ROWS, HIDDEN as i64]);
+                s.slice(&y, 0, [0, i64::MAX, ROWS])
+            },
+            "by numbers that do not",
+        ),
+        (
+            "the last twelve of all tokens",
+            same,
+            masked,
+            |s, y| {
+                let y = s.reshape(y, &[2 * ROWS, HIDDEN as i64]);
+                s.slice(&y, 0, [-ROWS, i64::MAX, 1])
+            },
+            "by numbers that do not",
+        ),
+        (
+            "a place modulo the length",
+            same,
+            masked,
+            |s, y| {
+                let place = s.with("ArgMax", &[y], &[("axis", A::Int(1))]);
+                let length = s.int(ROWS);
+                s.op("Mod", &[&place, &length])
+            },
+            "may follow from the 12 tokens",
+        ),
         (
             "an output of positions",
             same,
