@@ -34,7 +34,8 @@ pub(crate) struct Opened {
     pub(crate) limits: Vec<Limit>,
 }
 
-/// Opens a model of one length where a request is for another; `None` where it is not.
+/// Opens a model of one length where a request is for another; `None` where it is not, and where an encoding is
+/// replaced in a graph that cannot be opened: a warning tells its length.
 ///
 /// # Errors
 /// Where something in the graph follows the length in no known way, and where the result is not what was
@@ -44,12 +45,29 @@ pub(crate) fn open(
     branches: &[Branch],
     request: &Request,
 ) -> Result<Option<Opened>, RewriteError> {
-    let [Branch { options, found }] = branches else {
+    let [branch] = branches else {
         return Ok(None);
     };
-    if !is_meant(&Context { model, found }, request) {
+    let context = Context {
+        model,
+        found: &branch.found,
+    };
+    if !is_meant(&context, request) {
         return Ok(None);
     }
+    match opened(model, branch) {
+        Err(RewriteError::Refused(_)) if request.to.is_some() => Ok(None),
+        Err(RewriteError::Refused(refusal)) => {
+            let advice = "; export the model with an open sequence axis";
+            Err(refusal.with(advice).into())
+        }
+        other => other,
+    }
+}
+
+/// The same where another length is meant.
+fn opened(model: &Model, branch: &Branch) -> Result<Option<Opened>, RewriteError> {
+    let Branch { options, found } = branch;
     let limits = limits::all(model.graph(), found);
     // Indices for each token would follow the length too.
     let moved = spelling::without_places(model, &options.roles);
@@ -62,7 +80,7 @@ pub(crate) fn open(
         model,
         found: before,
     };
-    let Some(plan) = plan(&context).map_err(advised)? else {
+    let Some(plan) = plan(&context)? else {
         return Ok(None);
     };
     let (next, applied) = edit::resize::open_length(&context, &plan)?;
@@ -79,15 +97,6 @@ pub(crate) fn open(
         before: found.clone(),
         limits,
     }))
-}
-
-/// A refusal with what a user can do.
-fn advised(error: RewriteError) -> RewriteError {
-    let RewriteError::Refused(refusal) = error else {
-        return error;
-    };
-    let advice = "; export the model with an open sequence axis";
-    refusal.with(advice).into()
 }
 
 /// Whether a request is for other lengths than the one that is written in the graph.

@@ -1,5 +1,6 @@
 //! Sequences whose length is written in the graph.
 
+use posenc_encodings::kind::Kind;
 use posenc_ir::eval::Budget;
 use posenc_ir::{DType, Model};
 
@@ -187,6 +188,33 @@ fn a_length_that_not_all_follows_is_refused() {
     for (name, change, says) in cases {
         let why = longer(&model(change)).expect_err(name);
         assert!(why.contains(says), "{name}: {why}");
+    }
+}
+
+/// Where an encoding is replaced, the length of a graph follows where it can, and stays where it cannot.
+#[test]
+fn a_graph_whose_length_stays_gets_another_encoding() {
+    let split: Change = |s, x| s.slice(x, 1, [0, LENGTH as i64, 2]);
+    let cases: [(Change, Option<&str>); 2] = [
+        (|_, x| x.to_owned(), None),
+        (split, Some("still ends at 8")),
+    ];
+    for (after, says) in cases {
+        let mut s = Sketch::default();
+        let x = tokens(&mut s);
+        let y = s.attends(&x, &x);
+        let y = after(&mut s, &y);
+        let mut model = s.model(18, &[&y]);
+        let mut request = Request {
+            to: Some(Kind::Alibi),
+            ..Request::default()
+        };
+        request.parameters.max_length = Some(12);
+        let done = rewrite(&mut model, &request).expect("a swap");
+        let mut warnings = done.report.warnings.iter();
+        let stays = warnings.find(|text| text.contains("still ends"));
+        assert_eq!(stays.is_some(), says.is_some(), "{stays:?}");
+        assert!(stays.is_none_or(|text| says.is_some_and(|says| text.contains(says))));
     }
 }
 
