@@ -21,7 +21,8 @@ use super::site::Rotation;
 use crate::detect::found::Found;
 use crate::detect::rotary::site::RotaryOperand;
 use crate::graph::dataflow::Class;
-use cone::{Cone, derives};
+use cone::Cone;
+pub(crate) use cone::derives;
 pub(crate) use data::{Column, Computed, RotarySource, Table, Wave};
 use table::TableProbe;
 

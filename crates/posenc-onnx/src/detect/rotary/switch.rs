@@ -3,12 +3,12 @@
 use ndarray::ArrayD;
 use posenc_ir::eval::{Budget, Value, probe};
 use posenc_ir::{Model, ValueId};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::site::{RotaryOperand, Switch};
 use crate::detect::found::Found;
 use crate::detect::rotary::read::read_again;
-use crate::detect::rotary::source::{decisions, lengths, positions};
+use crate::detect::rotary::source::{decisions, derives, lengths, positions};
 use crate::graph::dataflow::Class;
 use posenc_encodings::families::rope::Rope;
 
@@ -21,8 +21,9 @@ const FARTHEST: usize = 1 << 24;
 /// others cannot change.
 pub(crate) fn find(model: &Model, found: &Found, half: &RotaryOperand) -> Option<Switch> {
     let mut at = lengths(model, found, half);
-    // A fused operator reads rows by its positions, and chooses by length alone.
-    let counted = positions(model, found, half).filter(|_| half.region.inside.is_none());
+    // A fused operator reads rows by its positions: these decide where its tables are computed of them.
+    let is_read = |value: &ValueId| half.region.inside.is_none() || reaches(model, half, *value);
+    let counted = positions(model, found, half).filter(is_read);
     let kept = if chooses(model, found, half) {
         at.extend(counted);
         None
@@ -135,17 +136,31 @@ impl Far<'_> {
     }
 }
 
-/// Whether the rotation depends on a comparison or a maximum of positions.
-fn chooses(model: &Model, found: &Found, half: &RotaryOperand) -> bool {
+/// What enters a rotation beside content.
+fn entering(model: &Model, half: &RotaryOperand) -> Vec<ValueId> {
     let graph = model.graph();
     let entries = half.region.entries.iter();
-    let mut stack: Vec<ValueId> = entries
+    entries
         .filter_map(|u| graph.node(u.node).input(u.slot()))
-        .collect();
-    let mut seen = rustc_hash::FxHashSet::default();
+        .collect()
+}
+
+/// Whether what enters a rotation is computed of a value.
+fn reaches(model: &Model, half: &RotaryOperand, value: ValueId) -> bool {
+    let from = FxHashSet::from_iter([value]);
+    let mut entering = entering(model, half).into_iter();
+    entering.any(|entry| derives(model.graph(), entry, &from))
+}
+
+/// Whether the rotation depends on a comparison or a maximum of positions, or of how many tokens a mask shows.
+fn chooses(model: &Model, found: &Found, half: &RotaryOperand) -> bool {
+    let graph = model.graph();
+    let mut stack = entering(model, half);
+    let mut seen = FxHashSet::default();
     while let Some(value) = stack.pop() {
         let class = found.classes.of_value(value);
-        if !seen.insert(value) || class.has(Class::CONTENT) || !class.has(Class::POSITION) {
+        let counts = class.has(Class::POSITION) || class.has(Class::PADDING);
+        if !seen.insert(value) || class.has(Class::CONTENT) || !counts {
             continue;
         }
         let Some((id, _)) = graph.producer(value) else {
