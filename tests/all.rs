@@ -5,6 +5,7 @@
 mod damage;
 mod examples;
 mod extend;
+mod form;
 mod fuzz;
 mod inspect;
 mod logits;

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use posenc_tests::edit::Edit;
+use posenc_tests::edit::{Added, Edit, Rewired};
 use posenc_tests::shared::{collection, fixtures};
 use posenc_tests::{binary, fixture, wire};
 use serde_json::Value;
@@ -55,8 +55,36 @@ fn yarn(model: &Path) -> (Vec<u8>, Vec<u8>) {
     (fs::read(model).unwrap(), fs::read(out).unwrap())
 }
 
+/// The edit without what repeats the cosines and sines of one sequence for each, which runtimes want of
+/// `RotaryEmbedding`.
+fn without_repeats(edit: &Edit) -> Edit {
+    let mut edit = edit.clone();
+    let repeated: Vec<Added> = edit
+        .added
+        .iter()
+        .filter(|n| n.op == "Expand")
+        .cloned()
+        .collect();
+    if repeated.is_empty() {
+        return edit;
+    }
+    let made: Vec<String> = edit.added.iter().flat_map(|n| n.outputs.clone()).collect();
+    let is_same = |n: &Added, rewired: &Rewired| {
+        let from = &n.inputs[0];
+        n.outputs == [rewired.to.clone()] && (*from == rewired.from || made.contains(from))
+    };
+    let repeats = |r: &Rewired| r.op == "RotaryEmbedding" && repeated.iter().any(|n| is_same(n, r));
+    edit.rewired.retain(|rewired| !repeats(rewired));
+    let of_shape = ["Shape", "Concat", "Expand"];
+    edit.added
+        .retain(|node| !of_shape.contains(&node.op.as_str()));
+    edit.constants.retain(|constant| constant.elements != 2);
+    edit
+}
+
 /// The parts of an edit that a minimal rescale with a factor does not have.
 fn excess(edit: &Edit, thetas: usize) -> Vec<String> {
+    let edit = &without_repeats(edit);
     let mut found = edit.other.clone();
     let frequencies = edit.revalued.iter().filter(|c| c.elements > 1);
     if frequencies.count() != thetas {

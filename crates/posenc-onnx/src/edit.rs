@@ -1,6 +1,7 @@
 //! Edits: a plan becomes a patch.
 
 pub(crate) mod extend_buffers;
+pub(crate) mod form;
 pub(crate) mod insert;
 mod redirect;
 pub(crate) mod remove;

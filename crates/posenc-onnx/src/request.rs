@@ -122,6 +122,26 @@ impl Request {
         };
         *self == only
     }
+
+    /// Whether nothing but the form of rotations changes, and perhaps the order of nodes.
+    pub(crate) fn is_only_form(&self) -> bool {
+        let allowances = Allowances {
+            sort: self.allowances.sort,
+            allow_unread: self.allowances.allow_unread,
+            ..Allowances::default()
+        };
+        let only = Self {
+            form: self.form,
+            layers: self.layers.clone(),
+            stack: self.stack,
+            target: self.target,
+            model_config: self.model_config.clone(),
+            input_roles: self.input_roles.clone(),
+            allowances,
+            ..Self::default()
+        };
+        self.form.is_some() && *self == only
+    }
 }
 
 /// Values of an encoding and of its scaling.

@@ -5,6 +5,7 @@
 //! the result with the plan.
 
 pub(crate) mod again;
+pub(crate) mod form;
 mod open;
 mod open_length;
 mod rescale;
@@ -51,7 +52,7 @@ pub(crate) struct Planned<'a> {
     plain: Option<Model>,
     /// That model for sequences of any length, where it was of one and another is asked for.
     opened: Option<Opened>,
-    request: Request,
+    pub(crate) request: Request,
     /// What was found in each branch; there is at least one.
     pub(crate) branches: Vec<Branch>,
     /// What of the model was not read, one sentence each.
@@ -163,7 +164,9 @@ impl Planned<'_> {
         let recorded = recorded_original(self.input());
         let recorded = recorded.map(|(length, _)| length);
         let told = Told::of(&self.change, &self.branches, &self.request, recorded);
-        let mut done = self.edit().map_err(RewriteError::of_edit)?;
+        let branches = self.branches.clone();
+        let done = self.edit().map_err(RewriteError::of_edit)?;
+        let mut done = form::apply(done, &branches, &request).map_err(RewriteError::of_edit)?;
         done.told = told;
         done.respelled = spellings.filter(|_| !done.report.edits.is_empty());
         if done.report.edits.is_empty() {
@@ -271,7 +274,7 @@ impl Planned<'_> {
             Change::Resize(plan) => resize::apply(input, first(branches), &plan, &request, report),
             Change::Open(plan) => open::apply(input, first(branches), &plan, report),
             Change::Swap(plans) => swap::apply(input, &branches, plans, &request, report),
-            Change::Sort => Ok(unchanged(input, branches, report)),
+            Change::Sort | Change::Form => Ok(unchanged(input, branches, report)),
             Change::Nothing { warnings } => {
                 report.warnings = warnings;
                 let is_bare = request.to == Some(Kind::None);

@@ -80,8 +80,7 @@ struct TargetArgs {
     #[arg(long, value_name = "STACK", value_parser = value::word::<Stack>())]
     stack: Option<Stack>,
 
-    /// Operators that the encoding consists of afterwards; onnx and contrib are not supported yet
-    /// [default: keep]
+    /// Operators that rotations consist of afterwards [default: keep]
     #[arg(long, value_name = "FORM", value_parser = form())]
     form: Option<FormWish>,
 

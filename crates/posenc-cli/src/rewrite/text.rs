@@ -141,6 +141,7 @@ fn describe(value: &Value) -> String {
     let Some(name) = kind.as_ref().and_then(Value::as_str) else {
         return words::entries(&params, &[]).join(", ");
     };
+    let form = params.get("form").map(words::plain);
     // The parameters are next to the kind, or under a name of their own.
     let params = match params.get("params") {
         Some(Value::Object(inner)) => inner.clone(),
@@ -150,10 +151,11 @@ fn describe(value: &Value) -> String {
         Ok(kind) => words::words(kind, &params),
         Err(_) => words::entries(&params, &[]).join(", "),
     };
-    if about.is_empty() {
-        name.to_owned()
-    } else {
-        format!("{name} ({about})")
+    let about = [Some(about).filter(|about| !about.is_empty()), form];
+    let about: Vec<String> = about.into_iter().flatten().collect();
+    match about.join(", ") {
+        about if about.is_empty() => name.to_owned(),
+        about => format!("{name} ({about})"),
     }
 }
 
@@ -280,6 +282,10 @@ mod tests {
                 "rope (θ 10000)",
             ),
             (json!({"form": "ops"}), "form ops"),
+            (
+                json!({"kind": "rope", "form": "onnx", "params": {"theta": 1e4}}),
+                "rope (θ 10000, onnx)",
+            ),
         ];
         for (value, want) in cases {
             assert_eq!(describe(&value), want);

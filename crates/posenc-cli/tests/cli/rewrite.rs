@@ -209,11 +209,11 @@ fn a_flag_without_effect_is_exit_2_and_named() {
 fn an_option_that_is_not_supported_is_exit_4_and_named() {
     let folder = Folder::new();
     let model = llama(&folder);
-    let ran = run(["rewrite", &model, "--form=contrib"]
+    let ran = run(["rewrite", &model, "--target=ort-cuda"]
         .into_iter()
         .chain(YARN));
-    ran.failed(4, "--form");
-    assert!(ran.err.contains("--form is not supported"), "{}", ran.err);
+    ran.failed(4, "--target");
+    assert!(ran.err.contains("--target is not supported"), "{}", ran.err);
     assert_eq!(folder.names(), ["m.onnx"]);
 }
 

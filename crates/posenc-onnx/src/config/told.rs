@@ -64,7 +64,7 @@ impl Told {
                 let reach = Reach::of(plans, request, recorded, layers.are_scaled());
                 What::Rotations(reach)
             }
-            Change::Sort | Change::Nothing { .. } => {
+            Change::Sort | Change::Form | Change::Nothing { .. } => {
                 layers = Layers::of(branches, &[], request);
                 What::Nothing
             }

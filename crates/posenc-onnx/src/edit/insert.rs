@@ -24,7 +24,8 @@ use crate::plan::swap::spec::EncodingSpec;
 use posenc_encodings::input_term::Source;
 use posenc_encodings::opset::Opset;
 
-pub(crate) use axes::Axes;
+pub(crate) use align::align;
+pub(crate) use axes::{Axes, batch_axis};
 pub(crate) use preserved::{Preserved, preserve};
 pub(crate) use terms::WeightedValues;
 

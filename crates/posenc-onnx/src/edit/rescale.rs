@@ -6,6 +6,7 @@ mod law;
 pub(crate) mod left;
 pub(crate) mod reached;
 mod rounded;
+pub(crate) mod sequences;
 pub(crate) mod tables;
 
 use std::collections::BTreeMap;

@@ -5,8 +5,8 @@ use std::fmt;
 use serde_json::{Value, json};
 
 use super::Rewritten;
-use crate::detect::Found;
 use crate::detect::finding::Encoding;
+use crate::detect::{Found, RotarySite};
 use crate::error::RewriteError;
 use crate::inspect::{entries, inspect_encodings};
 use crate::plan::change::Change;
@@ -14,6 +14,7 @@ use crate::plan::rescale;
 use crate::plan::resize::Wanted;
 use crate::plan::swap::SwapPlan;
 use crate::record::record;
+use crate::rewrite::form::name;
 use crate::rewrite::{Planned, describe};
 use posenc_encodings::inferred::{self, Inferred};
 
@@ -63,6 +64,7 @@ impl<'a> Plan<'a> {
         let (mut of_branches, mut all) = (vec![], vec![]);
         match &planned.change {
             Change::Sort | Change::Nothing { .. } => {}
+            Change::Form => of_branches.push(reformed(&planned, &planned.branches[0].found)),
             Change::Rescale(plans) => {
                 for (branch, plan) in planned.branches.iter().zip(plans) {
                     if let Some(plan) = plan {
@@ -152,7 +154,7 @@ impl<'a> Plan<'a> {
     /// ```
     pub fn max_length(&self) -> Option<usize> {
         match &self.planned.change {
-            Change::Sort | Change::Nothing { .. } | Change::Open(_) => None,
+            Change::Sort | Change::Form | Change::Nothing { .. } | Change::Open(_) => None,
             Change::Resize(plan) => plan.length(),
             Change::Stretch(plan) => plan.max_length,
             Change::Rescale(plans) => plans.iter().flatten().find_map(|plan| plan.max_length),
@@ -218,6 +220,29 @@ fn rescaled(planned: &Planned<'_>, found: &Found, plan: &rescale::Plan) -> Vec<P
             || !rescale::is_already(record.as_ref(), &found.rotary[*i], target)
     };
     plan.targets.iter().filter(changes).map(edit).collect()
+}
+
+/// The rotations that get another form.
+fn reformed(planned: &Planned<'_>, found: &Found) -> Vec<PlannedEdit> {
+    let entries = inspect_encodings(planned.input(), found);
+    let request = &planned.request;
+    let Some(form) = request.form else {
+        return vec![];
+    };
+    let is_other =
+        |site: &&RotarySite| site.form != form && request.names(&found.attention[site.site]);
+    let edit = |site: &RotarySite| {
+        let described = describe(found, &entries, site.site);
+        let [mut from, mut to] = [described.clone(), described];
+        name(&mut from, site.form);
+        name(&mut to, form);
+        PlannedEdit {
+            site: found.attention[site.site].name.clone(),
+            from,
+            to,
+        }
+    };
+    found.rotary.iter().filter(is_other).map(edit).collect()
 }
 
 /// The sites that get another encoding.

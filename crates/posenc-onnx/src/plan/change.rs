@@ -9,13 +9,15 @@ use crate::detect::context::Context;
 use crate::error::{Refusal, RefusalKind, RewriteError};
 use crate::report::{Limit, LimitCause};
 use crate::request::{ImageSize, Length, Parameters, Request};
-use posenc_encodings::kind::{Form, Kind, Layout};
+use posenc_encodings::kind::{Kind, Layout};
 
 /// What changes, for each branch of the model.
 #[derive(Debug)]
 pub(crate) enum Change {
     /// Only the order of the nodes.
     Sort,
+    /// Only the form of rotations.
+    Form,
     /// The frequencies of rotations. A branch without rotations has no plan; the first has one.
     Rescale(Vec<Option<rescale::Plan>>),
     /// Tables on the embeddings get other rows, biases are divided.
@@ -44,6 +46,9 @@ pub(crate) fn change(
     branches: &[Branch],
     request: &Request,
 ) -> Result<Change, RewriteError> {
+    if request.is_only_form() {
+        return Ok(Change::Form);
+    }
     let found = &branches[0].found;
     let kind = request.to.filter(|kind| replaces(found, *kind, request));
     if request.parameters.length == Length::Dynamic {
@@ -61,7 +66,6 @@ pub(crate) fn change(
     if kind.is_none() {
         check_static(found, request)?;
         let plans = rescale_plans(model, branches, &found.limits, request)?;
-        check_form(model, branches, &plans, request)?;
         return Ok(Change::Rescale(plans));
     }
     let plans = branches
@@ -210,30 +214,6 @@ fn check_static(found: &Found, request: &Request) -> Result<(), RewriteError> {
         limit.length
     );
     Err(Refusal::new(RefusalKind::UnsupportedOption("max-length"), why).into())
-}
-
-/// Refuses plain operators for rotations that a fused operator does: these keep their form.
-fn check_form(
-    model: &Model,
-    branches: &[Branch],
-    plans: &[Option<rescale::Plan>],
-    request: &Request,
-) -> Result<(), RewriteError> {
-    if request.form != Some(Form::Ops) {
-        return Ok(());
-    }
-    for (branch, plan) in branches.iter().zip(plans) {
-        let targets = plan.iter().flat_map(|plan| &plan.targets);
-        let mut sites = targets.map(|(i, _)| &branch.found.rotary[*i]);
-        if let Some(site) = sites.find(|site| site.form != Form::Ops) {
-            let why = "replacing a fused operator by plain ones is not supported yet; leave out \
-                       `form`";
-            let place = model.graph().place(site.node);
-            let option = RefusalKind::UnsupportedOption("form");
-            return Err(Refusal::new(option, why).at(place).into());
-        }
-    }
-    Ok(())
 }
 
 /// Whether a request replaces encodings, rather than to rescale the rotations that are there.

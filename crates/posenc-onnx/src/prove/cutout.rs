@@ -5,7 +5,7 @@
 //! memory; otherwise the graph computes them from the inputs of the model.
 
 use posenc_ir::eval::{Trace, Value};
-use posenc_ir::{Cut, CutInput, DType, Dim, Graph, Model, Tensor, ValueId};
+use posenc_ir::{Cut, CutInput, DType, Dim, Graph, Model, NodeId, Tensor, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::VerifyError;
@@ -250,6 +250,8 @@ fn dependencies(
     let mut needed = Dependencies::default();
     let mut done = FxHashSet::default();
     let mut stack = vec![region.output];
+    // What picks the row of each token is no position.
+    let mut rows = vec![];
     while let Some(value) = stack.pop() {
         if value == region.input || !done.insert(value) {
             continue;
@@ -270,7 +272,11 @@ fn dependencies(
         match graph.producer(value) {
             None => needed.other_positions |= class.has(Class::POSITION),
             Some((id, _)) => {
-                let inputs = reads(graph, id);
+                let mut inputs = reads(graph, id);
+                if let Some(picks) = picks_of_tokens(graph, classes, id) {
+                    inputs.retain(|v| *v != picks);
+                    rows.push(picks);
+                }
                 let before = inputs
                     .iter()
                     .any(|v| classes.of_value(*v).has(Class::POSITION));
@@ -280,7 +286,25 @@ fn dependencies(
             }
         }
     }
+    while let Some(value) = rows.pop() {
+        if classes.of_value(value).has(Class::CONTENT) || !done.insert(value) {
+            continue;
+        }
+        needed.values.push(value);
+        let maker = graph.producer(value);
+        rows.extend(maker.into_iter().flat_map(|(id, _)| reads(graph, id)));
+    }
     needed
+}
+
+/// What picks rows for a rotary operator of ONNX Runtime whose cosines are those of the tokens, and not of
+/// positions from 0 on.
+fn picks_of_tokens(graph: &Graph, classes: &Classes, id: NodeId) -> Option<ValueId> {
+    let node = graph.node(id);
+    let is_rotary = node.domain() == "com.microsoft" && node.op() == "RotaryEmbedding";
+    let cos = node.input(2).filter(|_| is_rotary)?;
+    let is_of_tokens = classes.of_value(cos).has(Class::POSITION);
+    node.input(1).filter(|_| is_of_tokens)
 }
 
 fn is_wave(graph: &Graph, value: ValueId) -> bool {

@@ -3,7 +3,7 @@
 use super::{Allowances, Antialias, Corners, Length, Request, ScaleType, Target};
 use crate::error::{Refusal, RefusalKind};
 use posenc_encodings::family::{Entry, Family};
-use posenc_encodings::kind::{Form, Kind};
+use posenc_encodings::kind::Kind;
 use posenc_encodings::resize::Resizing;
 use posenc_encodings::words::Word;
 
@@ -17,10 +17,7 @@ impl Request {
             write_config: _,
             sort: _,
         } = self.allowances;
-        let options = [
-            ("form", self.form.is_some_and(|form| form != Form::Ops)),
-            ("target", self.target != Target::Portable),
-        ];
+        let options = [("target", self.target != Target::Portable)];
         given(&options)
     }
 }
@@ -210,6 +207,7 @@ mod tests {
     use super::*;
     use crate::request::Config;
     use posenc_encodings::families::alibi;
+    use posenc_encodings::kind::Form;
     use posenc_encodings::laws::LawName;
     use posenc_encodings::param::{Given, Value};
 
@@ -289,7 +287,7 @@ mod tests {
     fn what_is_not_done_is_named() {
         let mut request = Request::default();
         assert_eq!(request.unsupported(), None);
-        request.form = Some(Form::Contrib);
-        assert_eq!(request.unsupported(), Some("form"));
+        request.target = Target::OrtCuda;
+        assert_eq!(request.unsupported(), Some("target"));
     }
 }

@@ -9,6 +9,7 @@ use crate::detect::branches::{Branch, other_branches};
 use crate::detect::{Found, detect, rescaled};
 use crate::edit::rescale::left::left;
 use crate::edit::rescale::reached::{Elsewhere, elsewhere};
+use crate::edit::rescale::sequences::repeated;
 use crate::edit::rescale::{Group, Rescaled, rescale};
 use crate::error::{Refusal, RewriteError};
 use crate::inspect::inspect_encodings;
@@ -39,15 +40,24 @@ pub(super) fn apply(
         options,
         found: before,
     } = first;
-    let Some((mut next, groups)) = done else {
+    let (mut next, mut groups) = match done {
+        Some(done) => done,
+        None => (model.clone(), vec![]),
+    };
+    let is_rescaled = !groups.is_empty();
+    let mut after = rescaled(&next, &options, &before);
+    let is_repeated = repeat(&mut next, &mut groups, &after)?;
+    if is_repeated {
+        after = rescaled(&next, &options, &before);
+    }
+    if groups.is_empty() {
         let cache = cache_of_rescaled(&before, plan);
         report.warnings = warnings(&before, cache, plan.max_length);
         return Ok(Rewritten {
             other_branches: with_rotations(branches),
             ..Rewritten::new(model.clone(), before, report)
         });
-    };
-    let after = rescaled(&next, &options, &before);
+    }
     acts_elsewhere(&next, &after, &groups, &meant)?;
     let fingerprint = &report.input.fingerprint;
     record::write(
@@ -73,15 +83,40 @@ pub(super) fn apply(
     };
     let changed: Vec<Changed<'_>> = groups.iter().map(changed).collect();
     report.edits = edits(&before, &changed, &from, &to, &|_| None);
-    report.guarantee = Guarantee::NewFunction;
+    report.guarantee = match is_rescaled {
+        true => Guarantee::NewFunction,
+        false => Guarantee::Bits,
+    };
     report.limits.after.clone_from(&after.limits);
     report.warnings = warnings(&after, cache_of_rescaled(&after, plan), plan.max_length);
     report.warnings.extend(kept_at_cross(&after, &to));
+    if is_repeated {
+        let why = "RotaryEmbedding had the cosines and sines of one sequence, which runtimes take for a batch of one: \
+                   they are repeated for every sequence";
+        report.warnings.push(why.to_owned());
+    }
     Ok(Rewritten {
         other_branches: with_rotations(other_branches(&next, &options, &after)),
         bare: without_encodings(&after),
         ..Rewritten::new(next, after, report)
     })
+}
+
+/// Repeats cosines and sines of one sequence for all of the batch where operators need these; whether some do.
+fn repeat(model: &mut Model, groups: &mut Vec<Group>, found: &Found) -> Result<bool, RewriteError> {
+    let Some((next, applied)) = repeated(model, found)? else {
+        return Ok(false);
+    };
+    *model = next;
+    if groups.is_empty() {
+        groups.push(Group {
+            sites: (0..found.rotary.len()).collect(),
+            ..Group::default()
+        });
+    }
+    groups[0].nodes_added += applied.added.len();
+    groups[0].constants_changed += applied.constants.len();
+    Ok(true)
 }
 
 /// The sites at which no encoding is found: a rotation that was not read would keep its frequencies.

@@ -6,6 +6,7 @@ pub(crate) mod branches;
 mod config;
 mod distance_waves;
 mod distances;
+mod forms;
 mod functions;
 mod ids;
 mod length;

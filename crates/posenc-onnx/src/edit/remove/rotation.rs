@@ -120,21 +120,37 @@ impl RotatedRegion<'_> {
         if self.region.inside.is_some() {
             return remove_from_operator(out, context, replacements, id);
         }
-        let changes = layout_changes::find(context, &self.region, self.mode);
-        let Some((from, changes)) = changes else {
+        let current = |value| replacements.current(value);
+        let value = unrotated(out, context, &self.region, self.mode, current)?;
+        let Some(value) = value else {
             let why = "cannot determine how its rotation reorders the features";
             return Err(context.refuse(id, why));
         };
-        let value = replacements.current(from);
-        let mut value = layout_changes::emit(out, context, &changes, value)?;
         let to = self.region.output;
-        if context.dtype(from) != context.dtype(to) {
-            value = out.cast(value, context.dtype(to));
-        }
         replacements.replace(to, value);
         merge_transposes(out, context, replacements, to, value);
         Ok(())
     }
+}
+
+/// The output of a region as it would be without the rotation: in its order and type; `None` where the region
+/// does something else apart from the rotation. `current` is what a value was replaced by.
+pub(crate) fn unrotated(
+    out: &mut Emitter<'_>,
+    context: &Context<'_>,
+    region: &Region,
+    mode: Option<ProbeMode>,
+    current: impl Fn(ValueId) -> ValueId,
+) -> Result<Option<ValueId>, RewriteError> {
+    let Some((from, changes)) = layout_changes::find(context, region, mode) else {
+        return Ok(None);
+    };
+    let mut value = layout_changes::emit(out, context, &changes, current(from))?;
+    let to = region.output;
+    if context.dtype(from) != context.dtype(to) {
+        value = out.cast(value, context.dtype(to));
+    }
+    Ok(Some(value))
 }
 
 /// Merges two transposes that were separated by the rotation.

@@ -1,0 +1,169 @@
+//! Rotations in another form: plain operators, the standard `RotaryEmbedding`, or that of ONNX Runtime.
+//!
+//! Cosines and sines stay those that the graph has, so that the result computes the same.
+
+mod rotate;
+mod waves;
+
+use std::collections::BTreeSet;
+
+use posenc_ir::{Applied, Model, NodeId};
+use rustc_hash::FxHashMap;
+
+use crate::detect::RotaryOperand;
+use crate::detect::context::Context;
+use crate::edit::remove::replacements::Replacements;
+use crate::edit::remove::rotation::unrotated;
+use crate::error::{Refusal, RefusalKind, RewriteError};
+use posenc_encodings::kind::Form;
+use rotate::Rotated;
+use waves::{CONTRIB, Waves};
+
+/// The first opset with `RotaryEmbedding`.
+const STANDARD: i64 = 23;
+
+/// A model whose rotations have another form.
+#[derive(Debug)]
+pub(crate) struct Reformed {
+    pub(crate) model: Model,
+    pub(crate) applied: Applied,
+    /// The sites that were changed, as places in [`Found::rotary`](crate::detect::Found::rotary).
+    pub(crate) sites: Vec<usize>,
+}
+
+/// Gives the rotations of attention sites a form, where they have another; `None` where none has.
+///
+/// # Errors
+/// Where a rotation is within another operator, or cannot be had in that form.
+pub(crate) fn reform(
+    context: &Context<'_>,
+    form: Form,
+    is_chosen: impl Fn(usize) -> bool,
+) -> Result<Option<Reformed>, RewriteError> {
+    let (graph, found) = (context.graph(), context.found);
+    let sites = found.rotary.iter().enumerate();
+    let sites: Vec<usize> = sites
+        .filter(|(_, site)| site.form != form && is_chosen(site.site))
+        .map(|(at, _)| at)
+        .collect();
+    let Some(first) = sites.first() else {
+        return Ok(None);
+    };
+    if form == Form::Onnx && context.model.opset() < STANDARD {
+        let why = format!(
+            "RotaryEmbedding is a standard operator from opset {STANDARD} on, and the model has opset {}; \
+             export it with that opset, or give `form` contrib",
+            context.model.opset()
+        );
+        return Err(unsupported(context, found.rotary[*first].node, why));
+    }
+    let mut out = graph.emitter(graph.main(), "posenc_form");
+    let mut writer = Writer {
+        context,
+        form,
+        waves: Waves::new(context),
+        rotated: Rotated::new(context, form),
+        replacements: Replacements::new(context),
+        done: BTreeSet::new(),
+    };
+    let mut order: FxHashMap<NodeId, usize> = FxHashMap::default();
+    for (place, id) in graph.order(graph.main())?.into_iter().enumerate() {
+        order.insert(id, place);
+    }
+    let sides = sites
+        .iter()
+        .flat_map(|at| [&found.rotary[*at].query, &found.rotary[*at].key]);
+    let mut sides: Vec<&RotaryOperand> = sides.collect();
+    // A replacement is final before a later one refers to it.
+    sides.sort_by_key(|side| {
+        let maker = graph.producer(side.region.output);
+        maker.and_then(|(id, _)| order.get(&id)).copied()
+    });
+    for side in sides {
+        writer.side(&mut out, side)?;
+    }
+    writer.replacements.apply(&mut out)?;
+    let mut model = context.model.clone();
+    if form == Form::Contrib {
+        model.import_opset(CONTRIB, 1);
+    }
+    let (model, applied) = model.with_patch(out.finish())?;
+    Ok(Some(Reformed {
+        model,
+        applied,
+        sites,
+    }))
+}
+
+/// The refusal to give a rotation another form.
+fn unsupported(context: &Context<'_>, node: NodeId, why: String) -> RewriteError {
+    let place = context.graph().place(node);
+    let option = RefusalKind::UnsupportedOption("form");
+    Refusal::new(option, why).at(place).into()
+}
+
+/// Writes rotations one after another.
+struct Writer<'a> {
+    context: &'a Context<'a>,
+    form: Form,
+    waves: Waves<'a>,
+    rotated: Rotated<'a>,
+    replacements: Replacements<'a>,
+    /// The nodes whose output was replaced.
+    done: BTreeSet<NodeId>,
+}
+
+impl Writer<'_> {
+    /// Replaces one rotation of queries or keys.
+    fn side(
+        &mut self,
+        out: &mut posenc_ir::Emitter<'_>,
+        side: &RotaryOperand,
+    ) -> Result<(), RewriteError> {
+        let (context, graph) = (self.context, self.context.graph());
+        let region = &side.region;
+        let refuse = |node, why: &str| unsupported(context, node, why.to_owned());
+        if region.inside.is_some() {
+            let node = region.entries[0].node;
+            let why = format!(
+                "{} rotates within itself, and keeps its form; leave out `form`",
+                graph.node(node).op()
+            );
+            return Err(refuse(node, &why));
+        }
+        let Some((node, _)) = graph.producer(region.output) else {
+            return Err(refuse(
+                region.entries[0].node,
+                "no node computes what it gives",
+            ));
+        };
+        if !self.done.insert(node) {
+            return Ok(());
+        }
+        let rope = &side.rotation.rope;
+        let starts_first = rope.pairs.first().is_some_and(|pair| pair.0 == 0);
+        let Some(layout) = rope.layout.filter(|_| starts_first) else {
+            let why = "its pairs are no halves and no neighbors from the first feature on";
+            return Err(refuse(node, why));
+        };
+        let waves = self.waves.of(out, side, layout);
+        let waves = waves.map_err(|why| refuse(region.entries[0].node, &why))?;
+        out.set_scope(graph.node(node).scope());
+        let Some(x) = unrotated(out, context, region, Some(side.rotation.mode), |value| {
+            self.replacements.current(value)
+        })?
+        else {
+            let why = "cannot determine how its rotation reorders the features";
+            return Err(refuse(node, why));
+        };
+        let Some(y) = self.rotated.of(out, side, (x, layout), &waves) else {
+            let why = format!(
+                "its queries or keys have an order of axes in which the form {} cannot rotate them",
+                self.form
+            );
+            return Err(refuse(node, &why));
+        };
+        self.replacements.replace(region.output, y);
+        Ok(())
+    }
+}

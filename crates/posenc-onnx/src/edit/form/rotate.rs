@@ -1,0 +1,294 @@
+//! Nodes that rotate queries or keys, in each form.
+
+use posenc_encodings::families::rope::Rotary;
+use posenc_encodings::kind::{Form, Layout};
+use posenc_encodings::laws;
+use posenc_encodings::opset::Opset;
+use posenc_encodings::rotation::Shape;
+use posenc_ir::{Attr, DType, Emitter, ScopeId, Tensor, ValueId};
+use rustc_hash::FxHashMap;
+
+use super::waves::{CONTRIB, HalfWaves};
+use crate::detect::RotaryOperand;
+use crate::detect::context::Context;
+use crate::edit::insert::{align, batch_axis};
+use crate::graph::lane::Lane;
+
+/// The base of the frequencies, which the nodes do not contain.
+const ANY: f64 = 10_000.0;
+
+/// What was written so far.
+pub(super) struct Rotated<'a> {
+    context: &'a Context<'a>,
+    form: Form,
+    /// cos and sin as plain operators read them.
+    aligned: FxHashMap<Aligned, [ValueId; 2]>,
+    /// cos and sin of every sequence.
+    repeated: FxHashMap<(ValueId, ScopeId), [ValueId; 2]>,
+    /// Rows of cos and sin, and the row of each token.
+    rows: FxHashMap<(ValueId, ScopeId), [ValueId; 3]>,
+}
+
+/// What tells cos and sin of plain operators apart: the value of cos, the layout, the axes that they have of a
+/// value of some rank, and the scope.
+type Aligned = (ValueId, Layout, Vec<usize>, usize, ScopeId);
+
+/// How an operator reads tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    /// `[batch, head, token, feature]`.
+    Heads,
+    /// `[batch, token, hidden]`.
+    Hidden,
+    /// `[batch, token, head, feature]`, for which hidden features are merged.
+    Merged,
+}
+
+impl<'a> Rotated<'a> {
+    pub(super) fn new(context: &'a Context<'a>, form: Form) -> Self {
+        Self {
+            context,
+            form,
+            aligned: FxHashMap::default(),
+            repeated: FxHashMap::default(),
+            rows: FxHashMap::default(),
+        }
+    }
+
+    /// What takes the place of the output of a region, of the same without rotation; `None` where the order
+    /// of its axes does not allow it.
+    pub(super) fn of(
+        &mut self,
+        out: &mut Emitter<'_>,
+        side: &RotaryOperand,
+        (x, layout): (ValueId, Layout),
+        waves: &HalfWaves,
+    ) -> Option<ValueId> {
+        let region = &side.region;
+        let lane = region.output_lane;
+        let head_dim = lane.width(self.context.dims(region.output)?)?;
+        let rotary = Rotary {
+            rope: laws::Rope::new(ANY, 2 * side.rotation.rope.pairs.len(), head_dim).ok()?,
+            layout,
+        };
+        if lane.offset != 0 {
+            return None;
+        }
+        let dtype = self.context.dtype(region.output);
+        // What is rotated in another type gets that of cos and sin.
+        let is_cast = dtype != waves.dtype;
+        let x = if is_cast { out.cast(x, waves.dtype) } else { x };
+        let y = match self.form {
+            Form::Ops => self.operators(out, (x, region.output, lane), rotary, waves)?,
+            Form::Onnx | Form::Contrib => {
+                self.fused(out, (x, region.output, lane), rotary, waves)?
+            }
+        };
+        Some(if is_cast { out.cast(y, dtype) } else { y })
+    }
+
+    /// Plain operators.
+    fn operators(
+        &mut self,
+        out: &mut Emitter<'_>,
+        (x, like, lane): (ValueId, ValueId, Lane),
+        rotary: Rotary,
+        waves: &HalfWaves,
+    ) -> Option<ValueId> {
+        let (context, opset) = (self.context, self.context.opset());
+        let dims = context.dims(like)?;
+        let feature = lane.feature?;
+        let is_split = lane.group.is_some();
+        let shape = Shape {
+            rank: dims.len() + usize::from(is_split),
+            feature: feature + usize::from(is_split),
+        };
+        let mut axes = vec![lane.sequence, shape.feature];
+        if waves.by_sequence {
+            axes.insert(0, batch_axis(context, like, &lane)?);
+        }
+        let scope = out.scope_of(x);
+        let key = (
+            waves.values[0],
+            rotary.layout,
+            axes.clone(),
+            shape.rank,
+            scope,
+        );
+        let aligned = match self.aligned.get(&key) {
+            Some(known) => *known,
+            None => {
+                let columns = columns(out, opset, rotary, waves);
+                let aligned = columns.map(|wave| {
+                    let wave = match waves.by_sequence {
+                        true => wave,
+                        false => opset.squeeze(out, wave, &[0]),
+                    };
+                    align(out, opset, wave, &axes, shape.rank)
+                });
+                self.aligned.insert(key, aligned);
+                aligned
+            }
+        };
+        if !is_split {
+            return Some(rotary.emit_rotated(out, opset, x, shape, aligned));
+        }
+        let lead = vec![0; feature];
+        let head_dim = rotary.rope.head_dim as i64;
+        let apart = out.ints("heads", &[&lead[..], &[-1, head_dim]].concat());
+        let apart = out.op("Reshape", &[x, apart]);
+        let rotated = rotary.emit_rotated(out, opset, apart, shape, aligned);
+        let whole = out.ints("hidden", &[&lead[..], &[-1]].concat());
+        Some(out.op("Reshape", &[rotated, whole]))
+    }
+
+    /// One operator.
+    fn fused(
+        &mut self,
+        out: &mut Emitter<'_>,
+        (x, like, lane): (ValueId, ValueId, Lane),
+        rotary: Rotary,
+        waves: &HalfWaves,
+    ) -> Option<ValueId> {
+        let dims = self.context.dims(like)?;
+        let order = order(dims, &lane)?;
+        if !matches!(waves.dtype, DType::F32 | DType::F16 | DType::BF16) {
+            return None;
+        }
+        // Sequences and heads may share the first axis.
+        if batch_axis(self.context, like, &lane) != Some(0) {
+            return None;
+        }
+        let head_dim = rotary.rope.head_dim as i64;
+        let heads = match order {
+            Order::Heads => dims[1],
+            Order::Hidden => dims[2] / rotary.rope.head_dim,
+            Order::Merged => dims[2],
+        };
+        let mut attributes = vec![];
+        if rotary.layout == Layout::Interleaved {
+            attributes.push(("interleaved", Attr::Int(1)));
+        }
+        let is_part = rotary.rope.rotary_dim < rotary.rope.head_dim;
+        if is_part || order != Order::Heads {
+            attributes.push(("num_heads", Attr::Int(heads as i64)));
+        }
+        if is_part {
+            let width = Attr::Int(rotary.rope.rotary_dim as i64);
+            attributes.push(("rotary_embedding_dim", width));
+        }
+        let mut tokens = x;
+        if order == Order::Merged {
+            let hidden = out.ints("hidden", &[0, 0, -1]);
+            tokens = out.op("Reshape", &[x, hidden]);
+        }
+        let rotated = match self.form {
+            Form::Contrib => {
+                let [cos, sin, row] = self.rows(out, tokens, waves);
+                let inputs = [tokens, row, cos, sin].map(Some);
+                let made = out.node(CONTRIB, "RotaryEmbedding", &inputs, &attributes, 1);
+                made.into_iter().next()?
+            }
+            Form::Onnx | Form::Ops => {
+                let [cos, sin] = self.repeated(out, tokens, waves);
+                out.op_with("RotaryEmbedding", &[tokens, cos, sin], &attributes)
+            }
+        };
+        if order != Order::Merged {
+            return Some(rotated);
+        }
+        let apart = out.ints("heads", &[0, 0, -1, head_dim]);
+        Some(out.op("Reshape", &[rotated, apart]))
+    }
+
+    /// cos and sin of every sequence of a batch.
+    fn repeated(
+        &mut self,
+        out: &mut Emitter<'_>,
+        tokens: ValueId,
+        waves: &HalfWaves,
+    ) -> [ValueId; 2] {
+        if waves.by_sequence {
+            return waves.values;
+        }
+        let key = (waves.values[0], out.scope_of(tokens));
+        if let Some(known) = self.repeated.get(&key) {
+            return *known;
+        }
+        let only = [("start", Attr::Int(0)), ("end", Attr::Int(1))];
+        let batch = out.op_with("Shape", &[tokens], &only);
+        let same = out.ints("same", &[1, 1]);
+        let dims = out.op_with("Concat", &[batch, same], &[("axis", Attr::Int(0))]);
+        let all = waves.values.map(|wave| out.op("Expand", &[wave, dims]));
+        self.repeated.insert(key, all);
+        all
+    }
+
+    /// cos and sin as rows `[row, pair]`, and the row of each token `[sequence, token]`: the same for every
+    /// sequence where they share rows.
+    fn rows(&mut self, out: &mut Emitter<'_>, tokens: ValueId, waves: &HalfWaves) -> [ValueId; 3] {
+        let key = (waves.values[0], out.scope_of(tokens));
+        if let Some(known) = self.rows.get(&key) {
+            return *known;
+        }
+        let opset = self.context.opset();
+        let [cos, sin] = if waves.by_sequence {
+            let rows = out.ints("rows", &[-1, waves.pairs as i64]);
+            waves.values.map(|wave| out.op("Reshape", &[wave, rows]))
+        } else {
+            waves.values.map(|wave| opset.squeeze(out, wave, &[0]))
+        };
+        let [zero, one] = [0, 1].map(|n| Tensor::from_i64(&[], &[n]));
+        let (zero, one) = (out.constant("zero", zero), out.constant("one", one));
+        let count = out.op("Shape", &[cos]);
+        let count = out.op("Gather", &[count, zero]);
+        let rows = out.op("Range", &[zero, count, one]);
+        let first = |out: &mut Emitter<'_>, value: ValueId, n: i64| {
+            let dims = out.op("Shape", &[value]);
+            let [start, end] = [0, n].map(|n| out.ints("bound", &[n]));
+            out.op("Slice", &[dims, start, end])
+        };
+        let rows = if waves.by_sequence {
+            let dims = first(out, waves.values[0], 2);
+            out.op("Reshape", &[rows, dims])
+        } else {
+            let batch = first(out, tokens, 1);
+            let all = out.ints("all", &[1]);
+            let dims = out.op_with("Concat", &[batch, all], &[("axis", Attr::Int(0))]);
+            out.op("Expand", &[rows, dims])
+        };
+        let all = [cos, sin, rows];
+        self.rows.insert(key, all);
+        all
+    }
+}
+
+/// cos and sin `[sequence, token, column]` as plain operators read them: those of each pair where the halves
+/// are turned apart, those of each feature with the sign of the sine elsewhere.
+fn columns(out: &mut Emitter<'_>, opset: Opset, rotary: Rotary, waves: &HalfWaves) -> [ValueId; 2] {
+    let [cos, sin] = waves.values;
+    let is_apart = rotary.layout == Layout::Half && rotary.rope.rotary_dim < rotary.rope.head_dim;
+    if is_apart {
+        return [cos, sin];
+    }
+    let opposite = out.op("Neg", &[sin]);
+    [[cos, cos], [opposite, sin]].map(|both| match rotary.layout {
+        Layout::Half => out.op_with("Concat", &both, &[("axis", Attr::Int(2))]),
+        Layout::Interleaved => {
+            let pairs = both.map(|wave| opset.unsqueeze(out, wave, &[3]));
+            let pairs = out.op_with("Concat", &pairs, &[("axis", Attr::Int(3))]);
+            let wide = out.ints("features", &[0, 0, -1]);
+            out.op("Reshape", &[pairs, wide])
+        }
+    })
+}
+
+/// How an operator would read a value of these dimensions; `None` where it cannot.
+fn order(dims: &[usize], lane: &Lane) -> Option<Order> {
+    match (dims.len(), lane.sequence, lane.feature?, lane.group) {
+        (4, 2, 3, None) => Some(Order::Heads),
+        (3, 1, 2, Some(_)) => Some(Order::Hidden),
+        (4, 1, 3, None) => Some(Order::Merged),
+        _ => None,
+    }
+}
