@@ -16,7 +16,8 @@ use crate::runtime::onnxruntime;
 const HALF_TOLERANCE: f64 = 2e-2;
 
 /// The exports whose rotations consist of other operators than those asked for, with their form.
-const EXPORTS: [(&str, &str); 8] = [
+const EXPORTS: [(&str, &str); 9] = [
+    ("llama-posids/torchscript", "ops"),
     ("llama/torchscript", "ops"),
     ("llama/dynamo", "ops"),
     ("llama/fp16", "ops"),
@@ -99,6 +100,7 @@ fn every_form_computes_what_pytorch_computes() {
         for form in forms(&fixture) {
             let made = made(&before.0, &["--form", form]);
             assert_eq!(made.report["guarantee"], "rounding", "{name} {form}");
+            assert_eq!(made.report["check"]["ok"], true, "{name} {form}");
             let edit = &made.report["edits"][0];
             assert_eq!(
                 (&edit["from"]["form"], &edit["to"]["form"]),

@@ -164,9 +164,9 @@ impl Planned<'_> {
         let recorded = recorded_original(self.input());
         let recorded = recorded.map(|(length, _)| length);
         let told = Told::of(&self.change, &self.branches, &self.request, recorded);
-        let branches = self.branches.clone();
         let done = self.edit().map_err(RewriteError::of_edit)?;
-        let mut done = form::apply(done, &branches, &request).map_err(RewriteError::of_edit)?;
+        let done = form::apply(done, options.as_ref(), &request);
+        let mut done = done.map_err(RewriteError::of_edit)?;
         done.told = told;
         done.respelled = spellings.filter(|_| !done.report.edits.is_empty());
         if done.report.edits.is_empty() {

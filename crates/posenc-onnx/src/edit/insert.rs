@@ -27,6 +27,7 @@ use posenc_encodings::opset::Opset;
 pub(crate) use align::align;
 pub(crate) use axes::{Axes, batch_axis};
 pub(crate) use preserved::{Preserved, preserve};
+pub(crate) use rotation::by_heads;
 pub(crate) use terms::WeightedValues;
 
 /// Inserts the encodings of a plan, group by group.

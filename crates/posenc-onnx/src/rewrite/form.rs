@@ -1,12 +1,14 @@
 //! Rotations in another form, after everything else has changed.
 
+use posenc_ir::NodeId;
+use rustc_hash::FxHashSet;
 use serde_json::{Value, json};
 
 use super::rewritten::Rewritten;
 use super::summary::{Changed, edits};
-use crate::detect::branches::Branch;
 use crate::detect::context::Context;
-use crate::detect::{Found, RotarySite, detect};
+use crate::detect::finding::Finding;
+use crate::detect::{Found, Options, RotarySite, detect};
 use crate::edit::form::reform;
 use crate::error::{Refusal, RefusalKind, RewriteError};
 use crate::inspect::entries;
@@ -17,90 +19,109 @@ use crate::request::Request;
 use posenc_encodings::families::rope::Rope;
 use posenc_encodings::kind::Form;
 
-/// Gives the rotations of a result the form that is asked for. `branches` are those of the model that was read.
+/// Gives the rotations of a result the form that is asked for. `options` are those of the only branch.
 ///
 /// # Errors
 /// Where a rotation cannot have that form, and where the result is not read back as before.
 pub(super) fn apply(
     mut done: Rewritten,
-    branches: &[Branch],
+    options: Option<&Options>,
     request: &Request,
 ) -> Result<Rewritten, RewriteError> {
     let Some(form) = request.form else {
         return Ok(done);
     };
-    let option = RefusalKind::UnsupportedOption("form");
-    let before = done.found.clone();
-    if branches.len() > 1 && before.rotary.iter().any(|site| site.form != form) {
-        let why = "rotations in the branches of a model keep their form; leave out `form`";
-        return Err(Refusal::new(option, why).into());
-    }
-    // Whatever is inserted consists of plain operators.
-    let is_plain = form == Form::Ops;
-    if before.rotary.is_empty() && !is_plain {
-        let why = "only rotations have another form than plain operators, and none was found; leave out `form`";
-        return Err(Refusal::new(option, why).into());
-    }
+    let before = &done.found;
     let is_chosen = |site: usize| request.names(&before.attention[site]);
     let context = Context {
         model: &done.model,
-        found: &before,
+        found: before,
     };
+    check_read(&context, form, is_chosen)?;
     let Some(made) = reform(&context, form, is_chosen)? else {
         return Ok(done);
     };
-    let options = &branches[0].options;
+    let Some(options) = options else {
+        let why = "rotations in the branches of a model keep their form; leave out `form`";
+        return Err(refusal(why).into());
+    };
     let after = detect(&made.model, options);
     let result = Context {
         model: &made.model,
         found: &after,
     };
-    check_same_sites(&result, &before, "with rotations in another form")?;
+    check_same_sites(&result, before, "with rotations in another form")?;
     for at in &made.sites {
-        check(&result, &before, &before.rotary[*at], form)?;
+        check(&result, before, &before.rotary[*at], form)?;
     }
-    let (from, to) = (entries(&done.model, &before), entries(&made.model, &after));
-    let changed: Vec<usize> = made
-        .sites
-        .iter()
-        .map(|at| before.rotary[*at].site)
-        .collect();
-    let forms: Vec<(String, Form)> = made
-        .sites
-        .iter()
-        .map(|at| &before.rotary[*at])
-        .map(|site| (before.attention[site.site].name.clone(), site.form))
-        .collect();
-    let own = Changed::of(changed, &made.applied);
-    let mut own = edits(&before, &[own], &from, &to, &|_| None);
-    for edit in &mut own {
-        let Some((_, old)) = forms.iter().find(|(name, _)| *name == edit.site) else {
-            continue;
-        };
-        name(&mut edit.from, *old);
+    let (from, to) = (entries(&done.model, before), entries(&made.model, &after));
+    let changed = made.sites.iter().map(|at| before.rotary[*at].site);
+    let changed = Changed::of(changed, &made.applied);
+    let mut own = edits(before, &[changed], &from, &to, &|_| None);
+    for (edit, at) in own.iter_mut().zip(&made.sites) {
+        name(&mut edit.from, before.rotary[*at].form);
         name(&mut edit.to, form);
-        // What was changed before is told once.
-        let mut all = done.report.edits.iter_mut();
-        if let Some(known) = all.find(|known| known.site == edit.site) {
-            name(&mut known.to, form);
-            known.nodes_added += edit.nodes_added;
-            known.nodes_removed += edit.nodes_removed;
-            known.initializers_changed += edit.initializers_changed;
-        }
     }
-    if done.report.edits.is_empty() {
-        done.report.edits = own;
-        done.report.guarantee = Guarantee::Rounding;
-    } else {
-        let told: Vec<String> = done.report.edits.iter().map(|e| e.site.clone()).collect();
-        own.retain(|edit| !told.contains(&edit.site));
-        done.report.edits.extend(own);
-        done.report.guarantee = done.report.guarantee.max(Guarantee::Rounding);
+    done.report.guarantee = done.report.guarantee.max(Guarantee::Rounding);
+    for edit in own {
+        let mut all = done.report.edits.iter_mut();
+        // What was changed before is told once.
+        match all.find(|known| known.site == edit.site) {
+            Some(known) => {
+                name(&mut known.to, form);
+                known.nodes_added += edit.nodes_added;
+                known.nodes_removed += edit.nodes_removed;
+                known.initializers_changed += edit.initializers_changed;
+            }
+            None => done.report.edits.push(edit),
+        }
     }
     done.report.limits.after.clone_from(&after.limits);
     done.model = made.model;
     done.found = after;
     Ok(done)
+}
+
+fn refusal(why: impl Into<String>) -> Refusal {
+    Refusal::new(RefusalKind::UnsupportedOption("form"), why)
+}
+
+/// Refuses rotations that were not read, or not as those of positions on one axis: they would keep their form.
+fn check_read(
+    context: &Context<'_>,
+    form: Form,
+    is_chosen: impl Fn(usize) -> bool,
+) -> Result<(), RewriteError> {
+    let (graph, found) = (context.graph(), context.found);
+    let at = |node: NodeId, why: &str| Err(refusal(why).at(graph.place(node)).into());
+    let is_fused = |node: NodeId| graph.node(node).op() == "RotaryEmbedding";
+    let is_other = |node: NodeId| form != Form::Ops || is_fused(node);
+    let mut unread = found.not_rotary.iter().filter(|r| is_chosen(r.site));
+    if let Some(unread) = unread.find(|unread| is_other(unread.node)) {
+        let why = "this was not read as a rotation, and would keep its form; leave out `form`";
+        return at(unread.node, why);
+    }
+    let mut axial = found.axial.iter().map(|axial| &axial.finding);
+    let own = |f: &&Finding| f.form != form && f.sites.iter().any(|site| is_chosen(*site));
+    if let Some(node) = axial.find(own).and_then(Finding::node) {
+        let why = "rotations by rows and columns keep their form; leave out `form`";
+        return at(node, why);
+    }
+    if found.rotary.is_empty() && form != Form::Ops {
+        let why = "only rotations have another form than plain operators, and none was found; leave out `form`";
+        return Err(refusal(why).into());
+    }
+    // What no attention reads may be an output, or the values of attention.
+    let sides = found.rotary.iter().flat_map(|s| [&s.query, &s.key]);
+    let read: FxHashSet<NodeId> = sides.map(|side| side.region.entries[0].node).collect();
+    let mut nodes = graph.nodes().map(|(id, _)| id);
+    match nodes.find(|id| form == Form::Ops && is_fused(*id) && !read.contains(id)) {
+        Some(id) => at(
+            id,
+            "this rotates no queries or keys of attention that was read, and would keep its form; leave out `form`",
+        ),
+        None => Ok(()),
+    }
 }
 
 /// Names the form of the rotation in a description.
@@ -157,10 +178,42 @@ fn check(
 
 /// Whether two rotations are the same.
 fn is_close(old: &Rope, new: &Rope, allowed: f64) -> bool {
-    let near = |a: f64, b: f64| (a - b).abs() <= allowed * a.abs().max(b.abs());
-    let mut pairs = old.inv_freq.iter().zip(&new.inv_freq);
-    old.pairs == new.pairs
-        && old.inv_freq.len() == new.inv_freq.len()
-        && near(old.attention_factor, new.attention_factor)
-        && pairs.all(|(a, b)| near(*a, *b))
+    old.pairs == new.pairs && old.angles().matches(&new.angles(), allowed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::detect::Switch;
+    use crate::prove::testing::fixture;
+
+    /// Whether a rotation passes as that of the model, of which something was another before.
+    fn passes(change: impl FnOnce(&mut RotarySite), form: Form) -> bool {
+        let model = fixture("llama/dynamo23");
+        let found = detect(&model, &Options::default());
+        let mut old = found.rotary[0].clone();
+        change(&mut old);
+        let context = Context {
+            model: &model,
+            found: &found,
+        };
+        check(&context, &found, &old, form).is_ok()
+    }
+
+    #[test]
+    fn another_rotation_does_not_pass() {
+        assert!(passes(|_| {}, Form::Onnx));
+        assert!(!passes(|_| {}, Form::Contrib));
+        let rope = |change: fn(&mut Rope)| {
+            passes(move |old| change(&mut old.key.rotation.rope), Form::Onnx)
+        };
+        assert!(!rope(|rope| rope.inv_freq[3] *= 1.001));
+        assert!(!rope(|rope| rope.attention_factor = 1.1));
+        assert!(!rope(|rope| rope.pairs[0] = (8, 0)));
+        let switch = Switch {
+            original_length: 64,
+            beyond: vec![],
+        };
+        assert!(!passes(|old| old.switch = Some(switch), Form::Onnx));
+    }
 }

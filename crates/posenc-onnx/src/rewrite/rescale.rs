@@ -40,12 +40,12 @@ pub(super) fn apply(
         options,
         found: before,
     } = first;
-    let (mut next, mut groups) = match done {
-        Some(done) => done,
-        None => (model.clone(), vec![]),
+    let is_rescaled = done.is_some();
+    let (mut next, mut groups) = done.unwrap_or_else(|| (model.clone(), vec![]));
+    let mut after = match is_rescaled {
+        true => rescaled(&next, &options, &before),
+        false => before.clone(),
     };
-    let is_rescaled = !groups.is_empty();
-    let mut after = rescaled(&next, &options, &before);
     let is_repeated = repeat(&mut next, &mut groups, &after)?;
     if is_repeated {
         after = rescaled(&next, &options, &before);

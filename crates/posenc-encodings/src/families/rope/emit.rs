@@ -39,6 +39,30 @@ impl Rotary {
             .unzip()
     }
 
+    /// cos and sin `[.., token, column]` as [`Self::emit_rotated`] reads them, of those of every pair
+    /// `[.., token, pair]`; `lead` is the number of axes before the tokens.
+    pub fn emit_columns(
+        &self,
+        out: &mut Emitter<'_>,
+        opset: Opset,
+        [cos, sin]: [ValueId; 2],
+        lead: usize,
+    ) -> [ValueId; 2] {
+        if self.is_apart() {
+            return [cos, sin];
+        }
+        let opposite = out.op("Neg", &[sin]);
+        [[cos, cos], [opposite, sin]].map(|both| match self.layout {
+            Layout::Half => concat(out, &both, lead + 1),
+            Layout::Interleaved => {
+                let pairs = both.map(|wave| opset.unsqueeze(out, wave, &[lead as i64 + 2]));
+                let pairs = concat(out, &pairs, lead + 2);
+                let shape = out.ints("features", &[&vec![0; lead + 1][..], &[-1]].concat());
+                out.op("Reshape", &[pairs, shape])
+            }
+        })
+    }
+
     /// cos and sin `[token, column]` of the first positions.
     pub fn wave_tables(&self, count: usize, dtype: DType) -> [Tensor; 2] {
         let (frequencies, signs) = self.frequencies();
@@ -299,6 +323,34 @@ mod tests {
                 assert_eq!(got.shape(), table.dims());
                 let far = apart(&got, &table.to_f64s().unwrap());
                 assert!(far < 1e-12, "{layout} {rotary_dim}: {far}");
+            }
+        }
+    }
+
+    #[test]
+    fn columns_of_pairs_are_those_of_waves() {
+        for (layout, rotary_dim, head_dim) in TURNS {
+            let turn = turn(layout, rotary_dim, head_dim);
+            let positions: Vec<f64> = (0..TOKENS).map(|p| p as f64).collect();
+            let given = [Tensor::from_f64(DType::F64, &[1, TOKENS], &positions)];
+            let angle = |p: usize, i: usize| {
+                p as f64 * 100f64.powf(-2.0 * i as f64 / turn.rope.rotary_dim as f64)
+            };
+            let pairs = turn.rope.pairs();
+            let wave = |wave: fn(f64) -> f64| {
+                let rows = (0..TOKENS * pairs).map(|at| wave(angle(at / pairs, at % pairs)));
+                Tensor::from_f64(DType::F64, &[1, TOKENS, pairs], &rows.collect::<Vec<f64>>())
+            };
+            let half = [wave(f64::cos), wave(f64::sin)];
+            for place in 0..2 {
+                let want = emitted(17, &given, |out, given| {
+                    turn.emit_waves(out, Opset(17), given[0], 1, DType::F64)[place]
+                });
+                let got = emitted(17, &half, |out, given| {
+                    turn.emit_columns(out, Opset(17), [given[0], given[1]], 1)[place]
+                });
+                assert_eq!(got.shape(), want.shape());
+                assert!(apart(&got, &want) < 1e-12, "{layout} {rotary_dim}");
             }
         }
     }

@@ -3,7 +3,6 @@
 use posenc_encodings::families::rope::Rotary;
 use posenc_encodings::kind::{Form, Layout};
 use posenc_encodings::laws;
-use posenc_encodings::opset::Opset;
 use posenc_encodings::rotation::Shape;
 use posenc_ir::{Attr, DType, Emitter, ScopeId, Tensor, ValueId};
 use rustc_hash::FxHashMap;
@@ -11,7 +10,8 @@ use rustc_hash::FxHashMap;
 use super::waves::{CONTRIB, HalfWaves};
 use crate::detect::RotaryOperand;
 use crate::detect::context::Context;
-use crate::edit::insert::{align, batch_axis};
+use crate::edit::insert::{align, batch_axis, by_heads};
+use crate::edit::rescale::sequences::of_every_sequence;
 use crate::graph::lane::Lane;
 
 /// The base of the frequencies, which the nodes do not contain.
@@ -24,14 +24,14 @@ pub(super) struct Rotated<'a> {
     /// cos and sin as plain operators read them.
     aligned: FxHashMap<Aligned, [ValueId; 2]>,
     /// cos and sin of every sequence.
-    repeated: FxHashMap<(ValueId, ScopeId), [ValueId; 2]>,
+    repeated: FxHashMap<([ValueId; 2], ScopeId), [ValueId; 2]>,
     /// Rows of cos and sin, and the row of each token.
-    rows: FxHashMap<(ValueId, ScopeId), [ValueId; 3]>,
+    rows: FxHashMap<([ValueId; 2], ScopeId), [ValueId; 3]>,
 }
 
-/// What tells cos and sin of plain operators apart: the value of cos, the layout, the axes that they have of a
-/// value of some rank, and the scope.
-type Aligned = (ValueId, Layout, Vec<usize>, usize, ScopeId);
+/// What tells cos and sin of plain operators apart: those of the pairs, the layout, the axes that they have of
+/// a value of some rank, and the scope.
+type Aligned = ([ValueId; 2], Layout, Vec<usize>, usize, ScopeId);
 
 /// How an operator reads tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,17 +108,11 @@ impl<'a> Rotated<'a> {
             axes.insert(0, batch_axis(context, like, &lane)?);
         }
         let scope = out.scope_of(x);
-        let key = (
-            waves.values[0],
-            rotary.layout,
-            axes.clone(),
-            shape.rank,
-            scope,
-        );
+        let key = (waves.values, rotary.layout, axes.clone(), shape.rank, scope);
         let aligned = match self.aligned.get(&key) {
             Some(known) => *known,
             None => {
-                let columns = columns(out, opset, rotary, waves);
+                let columns = rotary.emit_columns(out, opset, waves.values, 1);
                 let aligned = columns.map(|wave| {
                     let wave = match waves.by_sequence {
                         true => wave,
@@ -130,16 +124,10 @@ impl<'a> Rotated<'a> {
                 aligned
             }
         };
-        if !is_split {
-            return Some(rotary.emit_rotated(out, opset, x, shape, aligned));
-        }
-        let lead = vec![0; feature];
-        let head_dim = rotary.rope.head_dim as i64;
-        let apart = out.ints("heads", &[&lead[..], &[-1, head_dim]].concat());
-        let apart = out.op("Reshape", &[x, apart]);
-        let rotated = rotary.emit_rotated(out, opset, apart, shape, aligned);
-        let whole = out.ints("hidden", &[&lead[..], &[-1]].concat());
-        Some(out.op("Reshape", &[rotated, whole]))
+        let heads = (lane, rotary.rope.head_dim);
+        Some(by_heads(out, x, heads, |out, x| {
+            rotary.emit_rotated(out, opset, x, shape, aligned)
+        }))
     }
 
     /// One operator.
@@ -208,79 +196,34 @@ impl<'a> Rotated<'a> {
         tokens: ValueId,
         waves: &HalfWaves,
     ) -> [ValueId; 2] {
-        if waves.by_sequence {
-            return waves.values;
-        }
-        let key = (waves.values[0], out.scope_of(tokens));
-        if let Some(known) = self.repeated.get(&key) {
-            return *known;
-        }
-        let only = [("start", Attr::Int(0)), ("end", Attr::Int(1))];
-        let batch = out.op_with("Shape", &[tokens], &only);
-        let same = out.ints("same", &[1, 1]);
-        let dims = out.op_with("Concat", &[batch, same], &[("axis", Attr::Int(0))]);
-        let all = waves.values.map(|wave| out.op("Expand", &[wave, dims]));
-        self.repeated.insert(key, all);
-        all
+        let key = (waves.values, out.scope_of(tokens));
+        *self.repeated.entry(key).or_insert_with(|| {
+            // Positions of one sequence may be given for all.
+            let dims = of_every_sequence(out, tokens, 3);
+            waves.values.map(|wave| out.op("Expand", &[wave, dims]))
+        })
     }
 
     /// cos and sin as rows `[row, pair]`, and the row of each token `[sequence, token]`: the same for every
     /// sequence where they share rows.
     fn rows(&mut self, out: &mut Emitter<'_>, tokens: ValueId, waves: &HalfWaves) -> [ValueId; 3] {
-        let key = (waves.values[0], out.scope_of(tokens));
-        if let Some(known) = self.rows.get(&key) {
-            return *known;
-        }
-        let opset = self.context.opset();
-        let [cos, sin] = if waves.by_sequence {
-            let rows = out.ints("rows", &[-1, waves.pairs as i64]);
-            waves.values.map(|wave| out.op("Reshape", &[wave, rows]))
-        } else {
-            waves.values.map(|wave| opset.squeeze(out, wave, &[0]))
-        };
-        let [zero, one] = [0, 1].map(|n| Tensor::from_i64(&[], &[n]));
-        let (zero, one) = (out.constant("zero", zero), out.constant("one", one));
-        let count = out.op("Shape", &[cos]);
-        let count = out.op("Gather", &[count, zero]);
-        let rows = out.op("Range", &[zero, count, one]);
-        let first = |out: &mut Emitter<'_>, value: ValueId, n: i64| {
-            let dims = out.op("Shape", &[value]);
-            let [start, end] = [0, n].map(|n| out.ints("bound", &[n]));
-            out.op("Slice", &[dims, start, end])
-        };
-        let rows = if waves.by_sequence {
-            let dims = first(out, waves.values[0], 2);
-            out.op("Reshape", &[rows, dims])
-        } else {
-            let batch = first(out, tokens, 1);
-            let all = out.ints("all", &[1]);
-            let dims = out.op_with("Concat", &[batch, all], &[("axis", Attr::Int(0))]);
-            out.op("Expand", &[rows, dims])
-        };
-        let all = [cos, sin, rows];
-        self.rows.insert(key, all);
-        all
+        let key = (waves.values, out.scope_of(tokens));
+        *self.rows.entry(key).or_insert_with(|| {
+            let flat = out.ints("rows", &[-1, waves.pairs as i64]);
+            let [cos, sin] = waves.values.map(|wave| out.op("Reshape", &[wave, flat]));
+            let [zero, one] = [0, 1].map(|n| Tensor::from_i64(&[], &[n]));
+            let (zero, one) = (out.constant("zero", zero), out.constant("one", one));
+            let count = out.op("Shape", &[cos]);
+            let count = out.op("Gather", &[count, zero]);
+            let rows = out.op("Range", &[zero, count, one]);
+            let dims = out.op("Shape", &[waves.values[0]]);
+            let [start, end] = [0, 2].map(|n| out.ints("bound", &[n]));
+            let dims = out.op("Slice", &[dims, start, end]);
+            let rows = out.op("Reshape", &[rows, dims]);
+            let all = of_every_sequence(out, tokens, 2);
+            [cos, sin, out.op("Expand", &[rows, all])]
+        })
     }
-}
-
-/// cos and sin `[sequence, token, column]` as plain operators read them: those of each pair where the halves
-/// are turned apart, those of each feature with the sign of the sine elsewhere.
-fn columns(out: &mut Emitter<'_>, opset: Opset, rotary: Rotary, waves: &HalfWaves) -> [ValueId; 2] {
-    let [cos, sin] = waves.values;
-    let is_apart = rotary.layout == Layout::Half && rotary.rope.rotary_dim < rotary.rope.head_dim;
-    if is_apart {
-        return [cos, sin];
-    }
-    let opposite = out.op("Neg", &[sin]);
-    [[cos, cos], [opposite, sin]].map(|both| match rotary.layout {
-        Layout::Half => out.op_with("Concat", &both, &[("axis", Attr::Int(2))]),
-        Layout::Interleaved => {
-            let pairs = both.map(|wave| opset.unsqueeze(out, wave, &[3]));
-            let pairs = out.op_with("Concat", &pairs, &[("axis", Attr::Int(3))]);
-            let wide = out.ints("features", &[0, 0, -1]);
-            out.op("Reshape", &[pairs, wide])
-        }
-    })
 }
 
 /// How an operator would read a value of these dimensions; `None` where it cannot.

@@ -2,7 +2,6 @@
 
 use ndarray::{ArrayD, Axis};
 use posenc_encodings::kind::Layout;
-use posenc_encodings::opset::Opset;
 use posenc_ir::eval::{Budget, Trace};
 use posenc_ir::{Attr, DType, Emitter, NodeId, ScopeId, Tensor, ValueId};
 use rustc_hash::FxHashMap;
@@ -36,7 +35,15 @@ pub(super) struct Waves<'a> {
     context: &'a Context<'a>,
     /// A run with another sequence.
     run: Option<Trace>,
-    known: FxHashMap<(Vec<ValueId>, ScopeId), HalfWaves>,
+    /// By what they are computed from, the layout and the scope.
+    known: FxHashMap<(Vec<ValueId>, Layout, ScopeId), HalfWaves>,
+}
+
+/// cos and sin as a graph has them: see [`HalfWaves`].
+struct Source {
+    values: [ValueId; 2],
+    by_sequence: bool,
+    dtype: DType,
 }
 
 /// Where a value has the cosines or the sines of the pairs.
@@ -82,31 +89,39 @@ impl<'a> Waves<'a> {
         layout: Layout,
     ) -> Result<HalfWaves, String> {
         let graph = self.context.graph();
+        let id = side.region.entries[0].node;
+        let node = graph.node(id);
+        let is_fused = node.op() == "RotaryEmbedding";
         let entries = side.region.entries.iter();
-        let mut from: Vec<ValueId> = entries
-            .filter_map(|at| graph.node(at.node).input(at.slot()))
-            .collect();
-        let node = side.region.entries[0].node;
-        let scope = graph.node(node).scope();
-        if let Some(positions) = graph.node(node).input(3) {
-            from.push(positions);
-        }
-        if let Some(known) = self.known.get(&(from.clone(), scope)) {
+        let from: Vec<ValueId> = match is_fused {
+            true => node.inputs().iter().skip(1).flatten().copied().collect(),
+            false => entries
+                .filter_map(|at| graph.node(at.node).input(at.slot()))
+                .collect(),
+        };
+        let key = (from, layout, node.scope());
+        if let Some(known) = self.known.get(&key) {
             return Ok(*known);
         }
-        out.set_scope(scope);
-        let fused = graph.node(node).op() == "RotaryEmbedding";
-        let made = match (fused, graph.node(node).domain()) {
-            (true, "") => self.of_standard(out, side, node),
-            (true, CONTRIB) => self.of_contrib(out, side, node),
+        out.set_scope(node.scope());
+        let made = match (is_fused, node.domain()) {
+            (true, "") => self.of_standard(out, id),
+            (true, CONTRIB) => self.of_contrib(out, side, id),
             _ => self.of_operators(out, side, layout),
-        }?;
-        self.known.insert((from, scope), made);
+        };
+        let Source {
+            values,
+            by_sequence,
+            dtype,
+        } = made?;
+        let made = HalfWaves {
+            values,
+            by_sequence,
+            pairs: side.rotation.rope.pairs.len(),
+            dtype,
+        };
+        self.known.insert(key, made);
         Ok(made)
-    }
-
-    fn opset(&self) -> Opset {
-        self.context.opset()
     }
 
     /// Whether an axis is that of the sequences of a batch.
@@ -119,31 +134,21 @@ impl<'a> Waves<'a> {
     }
 
     /// Those of the standard operator: of each token, or rows that positions pick.
-    fn of_standard(
-        &self,
-        out: &mut Emitter<'_>,
-        side: &RotaryOperand,
-        node: NodeId,
-    ) -> Result<HalfWaves, String> {
-        let pairs = side.rotation.rope.pairs.len();
-        let node = self.context.graph().node(node);
-        let (Some(cos), Some(sin)) = (node.input(1), node.input(2)) else {
-            return Err("it has no cosines and sines".to_owned());
-        };
+    fn of_standard(&self, out: &mut Emitter<'_>, id: NodeId) -> Result<Source, String> {
+        let node = self.context.graph().node(id);
+        let [cos, sin] = tables(node.input(1), node.input(2))?;
         let dtype = self.context.dtype(cos);
-        if let Some(positions) = node.input(3) {
-            return Ok(HalfWaves {
+        Ok(match node.input(3) {
+            Some(positions) => Source {
                 values: [cos, sin].map(|table| out.op("Gather", &[table, positions])),
                 by_sequence: true,
-                pairs,
                 dtype,
-            });
-        }
-        Ok(HalfWaves {
-            values: [cos, sin],
-            by_sequence: self.is_batch(cos, 0),
-            pairs,
-            dtype,
+            },
+            None => Source {
+                values: [cos, sin],
+                by_sequence: self.is_batch(cos, 0),
+                dtype,
+            },
         })
     }
 
@@ -153,13 +158,10 @@ impl<'a> Waves<'a> {
         out: &mut Emitter<'_>,
         side: &RotaryOperand,
         id: NodeId,
-    ) -> Result<HalfWaves, String> {
-        let pairs = side.rotation.rope.pairs.len();
+    ) -> Result<Source, String> {
         let node = self.context.graph().node(id);
-        let (Some(positions), Some(cos), Some(sin)) = (node.input(1), node.input(2), node.input(3))
-        else {
-            return Err("it has no cosines and sines".to_owned());
-        };
+        let [cos, sin] = tables(node.input(2), node.input(3))?;
+        let positions = node.input(1).ok_or("it has no positions")?;
         let scale = node.float("scale").map_err(|e| e.to_string())?;
         let packed = node.int("is_packed_batching").map_err(|e| e.to_string())?;
         if scale.is_some_and(|scale| scale != 1.0) || packed.is_some_and(|flag| flag != 0) {
@@ -167,30 +169,28 @@ impl<'a> Waves<'a> {
         }
         let dtype = self.context.dtype(cos);
         if self.context.dims(positions).map(<[usize]>::len) == Some(2) {
-            return Ok(HalfWaves {
+            return Ok(Source {
                 values: [cos, sin].map(|table| out.op("Gather", &[table, positions])),
                 by_sequence: true,
-                pairs,
                 dtype,
             });
         }
-        let axis = side.region.input_lane.sequence as i64;
+        let int =
+            |out: &mut Emitter<'_>, label, n: i64| out.constant(label, Tensor::from_i64(&[], &[n]));
         let shape = out.op("Shape", &[side.region.input]);
-        let axis = out.constant("axis", Tensor::from_i64(&[], &[axis]));
+        let axis = int(out, "axis", side.region.input_lane.sequence as i64);
         let count = out.op("Gather", &[shape, axis]);
-        let [zero, one] = [0, 1].map(|n| Tensor::from_i64(&[], &[n]));
-        let (zero, one) = (out.constant("zero", zero), out.constant("one", one));
+        let (zero, one) = (int(out, "zero", 0), int(out, "one", 1));
         let counted = out.op("Range", &[zero, count, one]);
         let rows = out.op("Add", &[counted, positions]);
-        let opset = self.opset();
+        let opset = self.context.opset();
         let values = [cos, sin].map(|table| {
             let rows = out.op("Gather", &[table, rows]);
             opset.unsqueeze(out, rows, &[0])
         });
-        Ok(HalfWaves {
+        Ok(Source {
             values,
             by_sequence: false,
-            pairs,
             dtype,
         })
     }
@@ -201,7 +201,7 @@ impl<'a> Waves<'a> {
         out: &mut Emitter<'_>,
         side: &RotaryOperand,
         layout: Layout,
-    ) -> Result<HalfWaves, String> {
+    ) -> Result<Source, String> {
         let rotation = &side.rotation;
         let found = [&rotation.cos, &rotation.sin].map(|wave| {
             let wave = wave.clone().into_dyn();
@@ -218,10 +218,9 @@ impl<'a> Waves<'a> {
         if by_sequence != sin_by_sequence {
             return Err("its cosines and sines have different axes".to_owned());
         }
-        Ok(HalfWaves {
+        Ok(Source {
             values: [cos, sin],
             by_sequence,
-            pairs,
             dtype,
         })
     }
@@ -292,7 +291,7 @@ impl<'a> Waves<'a> {
         pairs: usize,
     ) -> Result<(ValueId, bool), String> {
         let Columns { value, tokens, .. } = columns;
-        let opset = self.opset();
+        let opset = self.context.opset();
         let rank = self.context.dims(value).map_or(0, <[usize]>::len);
         let last = rank - 1;
         let batch = (0..last).find(|axis| *axis != tokens && self.is_batch(value, *axis));
@@ -326,6 +325,14 @@ impl<'a> Waves<'a> {
             half = out.op("Neg", &[half]);
         }
         Ok((half, batch.is_some()))
+    }
+}
+
+/// The tables of a fused operator.
+fn tables(cos: Option<ValueId>, sin: Option<ValueId>) -> Result<[ValueId; 2], String> {
+    match (cos, sin) {
+        (Some(cos), Some(sin)) => Ok([cos, sin]),
+        _ => Err("it has no cosines and sines".to_owned()),
     }
 }
 

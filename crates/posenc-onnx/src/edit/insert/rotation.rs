@@ -172,16 +172,10 @@ impl Writer<'_, '_> {
         let dtype = self.dtype(value);
         let waves = self.waves(out, source, dtype, &axes, shape.rank)?;
         out.set_scope(scope);
-        if !split {
-            return Ok(self.new.rotate(out, opset, value, shape, waves));
-        }
-        let lead = vec![0; feature];
-        let head_dim = self.new.head_dim() as i64;
-        let apart = out.ints("heads", &[&lead[..], &[-1, head_dim]].concat());
-        let apart = out.op("Reshape", &[value, apart]);
-        let rotated = self.new.rotate(out, opset, apart, shape, waves);
-        let whole = out.ints("hidden", &[&lead[..], &[-1]].concat());
-        Ok(out.op("Reshape", &[rotated, whole]))
+        let head_dim = self.new.head_dim();
+        Ok(by_heads(out, value, (lane, head_dim), |out, value| {
+            self.new.rotate(out, opset, value, shape, waves)
+        }))
     }
 
     /// The source of the positions of the tokens.
@@ -300,6 +294,24 @@ impl Writer<'_, '_> {
             waves.map(|wave| out.cast(wave, dtype))
         }
     }
+}
+
+/// What a rotation makes of a value: heads that share an axis with features get an axis of their own for it.
+pub(crate) fn by_heads(
+    out: &mut Emitter<'_>,
+    value: ValueId,
+    (lane, head_dim): (Lane, usize),
+    rotate: impl FnOnce(&mut Emitter<'_>, ValueId) -> ValueId,
+) -> ValueId {
+    let Some(feature) = lane.feature.filter(|_| lane.group.is_some()) else {
+        return rotate(out, value);
+    };
+    let lead = vec![0; feature];
+    let apart = out.ints("heads", &[&lead[..], &[-1, head_dim as i64]].concat());
+    let apart = out.op("Reshape", &[value, apart]);
+    let rotated = rotate(out, apart);
+    let whole = out.ints("hidden", &[&lead[..], &[-1]].concat());
+    out.op("Reshape", &[rotated, whole])
 }
 
 /// Rates how well heads of a width can be rotated in a value; `None` if they cannot.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use posenc_ir::eval::Budget;
-use posenc_ir::{Applied, Attr, Model, NodeId, Use, ValueId};
+use posenc_ir::{Applied, Attr, Emitter, Model, NodeId, Use, ValueId};
 
 use crate::detect::{Found, run_at};
 use crate::error::RewriteError;
@@ -61,12 +61,7 @@ pub(crate) fn repeated(
                 continue;
             };
             let all = *known.entry(table).or_insert_with(|| {
-                let dims = *dims.get_or_insert_with(|| {
-                    let only = [("start", Attr::Int(0)), ("end", Attr::Int(1))];
-                    let batch = out.op_with("Shape", &[tokens], &only);
-                    let same = out.ints("same", &[1, 1]);
-                    out.op_with("Concat", &[batch, same], &[("axis", Attr::Int(0))])
-                });
+                let dims = *dims.get_or_insert_with(|| of_every_sequence(&mut out, tokens, 3));
                 out.op("Expand", &[table, dims])
             });
             out.redirect_use(table, Use::new(id, slot), all)?;
@@ -77,4 +72,14 @@ pub(crate) fn repeated(
         return Ok(None);
     }
     Ok(Some(model.clone().with_patch(patch)?))
+}
+
+/// The dimensions `[sequences, 1, ..]` of this rank, which repeat what is the same for every sequence of tokens
+/// `[sequence, ..]`.
+pub(crate) fn of_every_sequence(out: &mut Emitter<'_>, tokens: ValueId, rank: usize) -> ValueId {
+    let dims = out.op("Shape", &[tokens]);
+    let [first, one] = [0, 1].map(|n| out.ints("bound", &[n]));
+    let sequences = out.op("Slice", &[dims, first, one]);
+    let same = out.ints("same", &vec![1; rank - 1]);
+    out.op_with("Concat", &[sequences, same], &[("axis", Attr::Int(0))])
 }

@@ -77,12 +77,26 @@ fn tables_of_an_operator_are_chosen_by_the_length() {
     assert_eq!(switched(LawName::Yarn), Ok(None));
 }
 
+/// A rotation that is an output, beside attention.
+fn beside() -> Model {
+    let mut s = Sketch::default();
+    let x = s.embedded();
+    let half = (SIZE / 2).to_string();
+    let [cos, sin] =
+        ["cos", "sin"].map(|name| s.input(name, DType::F32, &["batch", "sequence", &half]));
+    let q = s.headed(&x);
+    let q = s.op("RotaryEmbedding", &[&q, &cos, &sin]);
+    let y = s.attends(&x, &x);
+    s.model(23, &[&y, &q])
+}
+
 /// What a request for a form makes of a model: the forms of its rotations.
 fn reformed(mut model: Model, form: Form) -> Result<Vec<Form>, String> {
-    let request = Request {
+    let mut request = Request {
         form: Some(form),
         ..Request::default()
     };
+    request.allowances.allow_unread = true;
     rewrite(&mut model, &request).map_err(|why| why.to_string())?;
     let found = detect(&model, &Options::default());
     Ok(found.rotary.iter().map(|site| site.form).collect())
@@ -122,6 +136,7 @@ fn what_cannot_have_another_form_is_named() {
         (grouped(), Form::Onnx, "from opset 23 on"),
         (fixture("llama/torchscript"), Form::Onnx, "from opset 23 on"),
         (fixture("bloom/dynamo"), Form::Contrib, "only rotations"),
+        (beside(), Form::Ops, "rotates no queries or keys"),
     ];
     for (model, form, says) in cases {
         let why = reformed(model, form).unwrap_err();
