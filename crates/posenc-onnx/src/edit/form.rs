@@ -2,12 +2,14 @@
 //!
 //! Cosines and sines stay those that the graph has, so that the result computes the same.
 
+mod fused;
+mod operators;
 mod rotate;
 mod waves;
 
 use std::collections::BTreeSet;
 
-use posenc_ir::{Applied, Model, NodeId};
+use posenc_ir::{Applied, DType, Emitter, Model, NodeId};
 use rustc_hash::FxHashMap;
 
 use crate::detect::RotaryOperand;
@@ -16,6 +18,7 @@ use crate::edit::remove::replacements::Replacements;
 use crate::edit::remove::rotation::unrotated;
 use crate::error::{Refusal, RefusalKind, RewriteError};
 use posenc_encodings::kind::Form;
+use posenc_encodings::opset::Opset;
 use rotate::Rotated;
 use waves::{CONTRIB, Waves};
 
@@ -49,6 +52,14 @@ pub(crate) fn reform(
     let Some(first) = sites.first() else {
         return Ok(None);
     };
+    if context.opset() < Opset::OLDEST {
+        let why = format!(
+            "opset {} is too old to write another form; convert the model to opset {} first",
+            context.model.opset(),
+            Opset::OLDEST.0
+        );
+        return Err(unsupported(context, found.rotary[*first].node, why));
+    }
     if form == Form::Onnx && context.model.opset() < STANDARD {
         let why = format!(
             "RotaryEmbedding is a standard operator from opset {STANDARD} on, and the model has opset {}; \
@@ -115,11 +126,7 @@ struct Writer<'a> {
 
 impl Writer<'_> {
     /// Replaces one rotation of queries or keys.
-    fn side(
-        &mut self,
-        out: &mut posenc_ir::Emitter<'_>,
-        side: &RotaryOperand,
-    ) -> Result<(), RewriteError> {
+    fn side(&mut self, out: &mut Emitter<'_>, side: &RotaryOperand) -> Result<(), RewriteError> {
         let (context, graph) = (self.context, self.context.graph());
         let region = &side.region;
         let refuse = |node, why: &str| unsupported(context, node, why.to_owned());
@@ -148,6 +155,11 @@ impl Writer<'_> {
         };
         let waves = self.waves.of(out, side, layout);
         let waves = waves.map_err(|why| refuse(region.entries[0].node, &why))?;
+        let is_taken = matches!(waves.dtype, DType::F32 | DType::F16 | DType::BF16);
+        if self.form != Form::Ops && !is_taken {
+            let why = format!("RotaryEmbedding does not take {}", waves.dtype);
+            return Err(refuse(node, &why));
+        }
         out.set_scope(graph.node(node).scope());
         let Some(x) = unrotated(out, context, region, Some(side.rotation.mode), |value| {
             self.replacements.current(value)

@@ -54,6 +54,11 @@ impl Class {
         self == Self::CONSTANT
     }
 
+    /// Whether the value depends on lengths of axes, and on nothing else.
+    pub(crate) fn is_length(self) -> bool {
+        self == Self::LENGTH
+    }
+
     const fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }

@@ -1,12 +1,14 @@
 //! Regions: where position acts on queries or keys, between a projection and the product.
 
+use std::collections::BTreeSet;
+
 use posenc_ir::eval::Trace;
 use posenc_ir::{Graph, NodeId, Use, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::graph::dataflow::{Class, Classes};
 use crate::graph::lane::{Lane, back};
-use crate::graph::operators::{is_copy, is_rearrangement};
+use crate::graph::operators::{is_copy, is_layout, is_rearrangement};
 
 /// Changes of shape around a rotation are few.
 const STEPS: usize = 8;
@@ -86,6 +88,38 @@ impl Region {
             .filter(|(v, leads)| *leads && *v != self.input)
             .map(|(v, _)| v)
             .collect()
+    }
+
+    /// Every value that enters the region beside its content, where it is read: no constants, and no sizes where
+    /// shapes are read.
+    pub(crate) fn others<'a>(&self, graph: &'a Graph, classes: &'a Classes) -> Vec<(Use, ValueId)> {
+        let on_path = self.content(graph, classes);
+        let makers = on_path.iter().filter_map(|value| graph.producer(*value));
+        let nodes: BTreeSet<NodeId> = makers.map(|(id, _)| id).collect();
+        let mut others = vec![];
+        for id in nodes {
+            let node = graph.node(id);
+            let moves = is_layout(node.op()) || matches!(node.op(), "Slice" | "Split" | "Gather");
+            let of_bodies = reads(graph, id).into_iter().map(|v| (0, v));
+            let inputs = node.inputs().iter().enumerate();
+            let mut all: Vec<(usize, ValueId)> =
+                inputs.filter_map(|(slot, v)| Some((slot, (*v)?))).collect();
+            if node.bodies().next().is_some() {
+                all.extend(of_bodies);
+            }
+            for (slot, value) in all {
+                let class = classes.of_value(value);
+                let is_size = slot > 0 && moves && class.is_length();
+                if value != self.input
+                    && !on_path.contains(&value)
+                    && !class.is_constant()
+                    && !is_size
+                {
+                    others.push((Use::new(id, slot), value));
+                }
+            }
+        }
+        others
     }
 
     /// The aspect of each value that the region reads; of values without content, `free`.

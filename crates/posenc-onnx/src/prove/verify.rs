@@ -20,7 +20,7 @@ use super::sweep::{Meaning, Sweep};
 use crate::detect::branches::branches;
 use crate::detect::{Found, Options, detect};
 use crate::graph::ports::Lengths;
-use crate::record::{self, written};
+use crate::record::{self, asked, written};
 use crate::report::{Run, SiteCheck, Verify};
 use crate::request::roles;
 
@@ -51,7 +51,8 @@ pub(crate) fn verify_with(
         return Err(VerifyError::runtime("verify", none));
     }
     let meaning = match &rest {
-        Some(_) if options.bisect == Bisect::No => Meaning::NewFunction,
+        // Rotations in another form compute the same.
+        Some(_) if options.bisect == Bisect::No && !is_only_form(model) => Meaning::NewFunction,
         _ => Meaning::Same,
     };
     let roles = roles(&options.roles);
@@ -85,6 +86,12 @@ pub(crate) fn verify_with(
     all.unchecked = records.unchecked;
     all.unchecked.extend(report.unchecked);
     Ok(all)
+}
+
+/// Whether the last rewrite gave rotations another form, and changed nothing else.
+fn is_only_form(model: &Model) -> bool {
+    let asked = asked::read(model).and_then(Result::ok);
+    asked.is_some_and(|asked| asked.request.is_only_form())
 }
 
 /// Rotations against their formula, and whole runs.

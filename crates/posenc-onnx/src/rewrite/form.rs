@@ -12,6 +12,7 @@ use crate::detect::{Found, Options, RotarySite, detect};
 use crate::edit::form::reform;
 use crate::error::{Refusal, RefusalKind, RewriteError};
 use crate::inspect::entries;
+use crate::plan::selection::chosen;
 use crate::prove::invariants::check_same_sites;
 use crate::prove::tolerance;
 use crate::report::Guarantee;
@@ -32,7 +33,16 @@ pub(super) fn apply(
         return Ok(done);
     };
     let before = &done.found;
-    let is_chosen = |site: usize| request.names(&before.attention[site]);
+    if request.layers.is_some() || request.stack.is_some() {
+        // Layers and stacks that the model lacks are refused.
+        chosen(before, request)?;
+    }
+    let is_chosen = |site: usize| {
+        let site = &before.attention[site];
+        let stack = request.stack.is_none_or(|s| site.place.stack == Some(s));
+        // Cross-attention is no layer of its own.
+        request.names(site) || stack && request.layers.is_none()
+    };
     let context = Context {
         model: &done.model,
         found: before,
@@ -108,7 +118,7 @@ fn check_read(
         return at(node, why);
     }
     if found.rotary.is_empty() && form != Form::Ops {
-        let why = "only rotations have another form than plain operators, and none was found; leave out `form`";
+        let why = "only rotations have another form than plain operators, and the result has none; leave out `form`";
         return Err(refusal(why).into());
     }
     // What no attention reads may be an output, or the values of attention.

@@ -4,7 +4,7 @@ use posenc_encodings::families::rope::Rotary;
 use posenc_encodings::kind::{Form, Layout};
 use posenc_encodings::laws;
 use posenc_encodings::rotation::Shape;
-use posenc_ir::{Attr, DType, Emitter, ScopeId, Tensor, ValueId};
+use posenc_ir::{Attr, Emitter, ScopeId, Tensor, ValueId};
 use rustc_hash::FxHashMap;
 
 use super::waves::{CONTRIB, HalfWaves};
@@ -29,9 +29,19 @@ pub(super) struct Rotated<'a> {
     rows: FxHashMap<([ValueId; 2], ScopeId), [ValueId; 3]>,
 }
 
-/// What tells cos and sin of plain operators apart: those of the pairs, the layout, the axes that they have of
-/// a value of some rank, and the scope.
-type Aligned = ([ValueId; 2], Layout, Vec<usize>, usize, ScopeId);
+/// What tells cos and sin of plain operators apart.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Aligned {
+    /// Those of the pairs.
+    waves: [ValueId; 2],
+    layout: Layout,
+    /// Features of a head.
+    head_dim: usize,
+    /// The axes that they have of a value of this rank.
+    axes: Vec<usize>,
+    rank: usize,
+    scope: ScopeId,
+}
 
 /// How an operator reads tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,8 +117,14 @@ impl<'a> Rotated<'a> {
         if waves.by_sequence {
             axes.insert(0, batch_axis(context, like, &lane)?);
         }
-        let scope = out.scope_of(x);
-        let key = (waves.values, rotary.layout, axes.clone(), shape.rank, scope);
+        let key = Aligned {
+            waves: waves.values,
+            layout: rotary.layout,
+            head_dim: rotary.rope.head_dim,
+            axes,
+            rank: shape.rank,
+            scope: out.scope_of(x),
+        };
         let aligned = match self.aligned.get(&key) {
             Some(known) => *known,
             None => {
@@ -118,7 +134,7 @@ impl<'a> Rotated<'a> {
                         true => wave,
                         false => opset.squeeze(out, wave, &[0]),
                     };
-                    align(out, opset, wave, &axes, shape.rank)
+                    align(out, opset, wave, &key.axes, shape.rank)
                 });
                 self.aligned.insert(key, aligned);
                 aligned
@@ -140,9 +156,6 @@ impl<'a> Rotated<'a> {
     ) -> Option<ValueId> {
         let dims = self.context.dims(like)?;
         let order = order(dims, &lane)?;
-        if !matches!(waves.dtype, DType::F32 | DType::F16 | DType::BF16) {
-            return None;
-        }
         // Sequences and heads may share the first axis.
         if batch_axis(self.context, like, &lane) != Some(0) {
             return None;
@@ -230,7 +243,7 @@ impl<'a> Rotated<'a> {
 fn order(dims: &[usize], lane: &Lane) -> Option<Order> {
     match (dims.len(), lane.sequence, lane.feature?, lane.group) {
         (4, 2, 3, None) => Some(Order::Heads),
-        (3, 1, 2, Some(_)) => Some(Order::Hidden),
+        (3, 1, 2, _) => Some(Order::Hidden),
         (4, 1, 3, None) => Some(Order::Merged),
         _ => None,
     }

@@ -12,6 +12,7 @@ use crate::detect::context::Context;
 use crate::detect::rotary::site::ProbeMode;
 use crate::edit::remove::replacements::Replacements;
 use crate::error::RewriteError;
+use crate::graph::dataflow::Class;
 use crate::graph::region::Region;
 use crate::plan::swap::SwapPlan;
 
@@ -105,6 +106,18 @@ impl RotatedRegion<'_> {
         }
     }
 
+    /// A mask, a condition or content of another kind that acts within the region and would be lost with it.
+    fn other_operand(&self, context: &Context<'_>) -> Option<ValueId> {
+        let classes = &context.found.classes;
+        let others = self.region.others(context.graph(), classes);
+        let mut others = others.into_iter().map(|(_, value)| value);
+        others.find(|value| {
+            let class = classes.of_value(*value);
+            let is_known = class.has(Class::POSITION) || class.is_length();
+            !is_known
+        })
+    }
+
     /// Replaces the output of the region by its input.
     pub(crate) fn remove(
         &self,
@@ -119,6 +132,13 @@ impl RotatedRegion<'_> {
         out.set_scope(context.graph().node(id).scope());
         if self.region.inside.is_some() {
             return remove_from_operator(out, context, replacements, id);
+        }
+        if let Some(other) = self.other_operand(context) {
+            let name = context.graph().name(other);
+            let why = format!(
+                "cannot remove its rotation: it depends on {name} too, which is no position"
+            );
+            return Err(context.refuse(id, why));
         }
         let current = |value| replacements.current(value);
         let value = unrotated(out, context, &self.region, self.mode, current)?;

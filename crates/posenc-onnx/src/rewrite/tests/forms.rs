@@ -7,7 +7,7 @@ use crate::graph::sketch::{A, HEADS, HIDDEN, SIZE, Sketch};
 use crate::prove::testing::fixture;
 use crate::request::{LawName, Request};
 use crate::rewrite::rewrite;
-use posenc_encodings::kind::Form;
+use posenc_encodings::kind::{Form, Kind};
 
 /// Rows of the tables.
 const ROWS: usize = 256;
@@ -90,6 +90,77 @@ fn beside() -> Model {
     s.model(23, &[&y, &q])
 }
 
+/// What acts within a rotation beside cosines and sines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Beside {
+    Nothing,
+    /// The result is multiplied with the mask.
+    Mask,
+    /// The first positions alone are rotated.
+    Condition,
+    /// Products are larger for the larger positions.
+    Scale,
+}
+
+/// Attention with rotated queries and keys.
+fn rotated(beside: Beside) -> Model {
+    let mut s = Sketch::default();
+    let x = s.embedded();
+    let mask = s.input("attention_mask", DType::I64, &["batch", "sequence"]);
+    let positions = s.input("position_ids", DType::I64, &["batch", "sequence"]);
+    let half = SIZE / 2;
+    let frequency = |pair: usize| 10_000f64.powf(-(pair as f64) / half as f64);
+    let frequencies = s.floats(&[1, 1, half], (0..half).map(frequency));
+    let column = |s: &mut Sketch, numbers: &str| {
+        let numbers = s.cast(numbers, DType::F32);
+        s.unsqueeze(&numbers, &[1, 3])
+    };
+    let at = s.cast(&positions, DType::F32);
+    let at = s.unsqueeze(&at, &[2]);
+    let angles = s.op("Mul", &[&at, &frequencies]);
+    let [cos, sin] = ["Cos", "Sin"].map(|wave| {
+        let wave = s.op(wave, &[&angles]);
+        let wave = s.concat(&[&wave, &wave], 2);
+        s.unsqueeze(&wave, &[1])
+    });
+    let many = s.int(100);
+    let is_late = s.op("Greater", &[&positions, &many]);
+    let [mask, late] = [mask, is_late].map(|numbers| column(&mut s, &numbers));
+    let rotate = |s: &mut Sketch, x: &str| {
+        let halves = [[0, half as i64, 1], [half as i64, SIZE as i64, 1]];
+        let [first, second] = halves.map(|range| s.slice(x, 3, range));
+        let turned = s.op("Neg", &[&second]);
+        let turned = s.concat(&[&turned, &first], 3);
+        let one = s.float(1.0);
+        let [mut left, mut right] = [s.op("Mul", &[x, &cos]), s.op("Mul", &[&turned, &sin])];
+        if beside == Beside::Scale {
+            let scale = s.op("Add", &[&late, &one]);
+            [left, right] = [left, right].map(|part| s.op("Mul", &[&part, &scale]));
+        }
+        if beside == Beside::Mask {
+            [left, right] = [left, right].map(|part| s.op("Mul", &[&part, &mask]));
+        }
+        if beside == Beside::Condition {
+            let zero = s.float(0.0);
+            let is_late = s.cast(&late, DType::Bool);
+            left = s.op("Where", &[&is_late, x, &left]);
+            right = s.op("Where", &[&is_late, &zero, &right]);
+        }
+        s.op("Add", &[&left, &right])
+    };
+    let [q, k] = [(); 2].map(|()| {
+        let heads = s.headed(&x);
+        rotate(&mut s, &heads)
+    });
+    let v = s.headed(&x);
+    let k = s.transpose(&k, &[0, 1, 3, 2]);
+    let scores = s.op("MatMul", &[&q, &k]);
+    let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
+    let y = s.op("MatMul", &[&weights, &v]);
+    let y = s.merged(&y);
+    s.model(17, &[&y])
+}
+
 /// What a request for a form makes of a model: the forms of its rotations.
 fn reformed(mut model: Model, form: Form) -> Result<Vec<Form>, String> {
     let mut request = Request {
@@ -114,6 +185,59 @@ fn rotations_get_the_form_that_is_asked_for() {
             assert_eq!(made, [*form; 2], "{name}");
         }
     }
+}
+
+#[test]
+fn what_acts_within_a_rotation_is_not_dropped() {
+    use Beside::{Condition, Mask, Nothing, Scale};
+    assert_eq!(
+        reformed(rotated(Nothing), Form::Contrib),
+        Ok(vec![Form::Contrib])
+    );
+    for beside in [Mask, Condition, Scale] {
+        let made = reformed(rotated(beside), Form::Contrib);
+        let is_refused = made
+            .as_ref()
+            .is_err_and(|why| why.contains("it depends on"));
+        assert!(is_refused, "{beside:?}: {made:?}");
+    }
+    // Without a rotation, neither which positions are rotated nor how far matters.
+    for (beside, says) in [
+        (Nothing, None),
+        (Condition, None),
+        (Mask, Some("no position")),
+    ] {
+        let request = Request {
+            to: Some(Kind::None),
+            ..Request::default()
+        };
+        let why = rewrite(&mut rotated(beside), &request).err();
+        let why = why.map(|why| why.to_string());
+        let is_told = match (&why, says) {
+            (Some(why), Some(says)) => why.contains(says),
+            (why, says) => why.is_none() && says.is_none(),
+        };
+        assert!(is_told, "{beside:?}: {why:?}");
+    }
+}
+
+#[test]
+fn tables_of_another_form_are_taken_back() {
+    let mut model = rotated(Beside::Nothing);
+    let picks = |model: &Model| {
+        let all = model.graph().nodes();
+        all.filter(|(_, node)| node.is("Gather")).count()
+    };
+    let before = picks(&model);
+    let request = |form| Request {
+        form: Some(form),
+        ..Request::default()
+    };
+    rewrite(&mut model, &request(Form::Contrib)).unwrap();
+    rewrite(&mut model, &request(Form::Ops)).unwrap();
+    // Rows of tables are picked no more.
+    assert_eq!(picks(&model), before);
+    assert_eq!(reformed(model, Form::Contrib), Ok(vec![Form::Contrib]));
 }
 
 #[test]
