@@ -138,6 +138,17 @@ impl<'g> Emitter<'g> {
         inputs: &[Option<ValueId>],
         attrs: &[(&str, Attr)],
     ) -> Result<Vec<Option<ValueId>>> {
+        self.copy_without(node, inputs, attrs, &[])
+    }
+
+    /// The same, without attributes of these names.
+    pub(crate) fn copy_without(
+        &mut self,
+        node: NodeId,
+        inputs: &[Option<ValueId>],
+        attrs: &[(&str, Attr)],
+        without: &[&str],
+    ) -> Result<Vec<Option<ValueId>>> {
         let old = self.graph.node(node);
         if old.bodies().next().is_some() || !self.graph.overload(node).is_empty() {
             let why = "a node with bodies or an overload cannot be copied";
@@ -149,7 +160,8 @@ impl<'g> Emitter<'g> {
             .map(|(i, v)| v.map(|_| self.computed(&name, i)))
             .collect();
         let kept = old.attributes().iter();
-        let kept = kept.filter(|a| !attrs.iter().any(|(n, _)| *n == a.name()));
+        let replaced = |a: &AttributeProto| attrs.iter().any(|(n, _)| *n == a.name());
+        let kept = kept.filter(|a| !replaced(a) && !without.contains(&a.name()));
         let mut attributes: Vec<AttributeProto> = kept.cloned().collect();
         attributes.extend(attrs.iter().map(|(n, a)| a.clone().proto(n)));
         self.patch.nodes.push(NewNode {

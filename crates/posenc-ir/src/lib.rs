@@ -56,6 +56,7 @@ mod splice;
 pub mod stored;
 pub mod tensor;
 pub mod text;
+mod upgrade;
 mod wire;
 
 pub use check::Warning;

@@ -30,7 +30,7 @@ pub struct Model {
     pub(crate) metadata: Vec<(String, String)>,
     /// Keys set since reading.
     pub(crate) set: BTreeMap<String, String>,
-    /// Operator sets imported since reading.
+    /// Operator sets imported since reading, some of them in place of another version.
     pub(crate) imported: BTreeMap<String, i64>,
     /// The version of the file format, where an edit needs a later one than the source has.
     pub(crate) raised: Option<i64>,
@@ -38,7 +38,7 @@ pub struct Model {
     pub(crate) file: Option<Arc<File>>,
     /// The map of the source.
     pub(crate) map: Option<Map>,
-    head: Head,
+    pub(crate) head: Head,
     path: Option<PathBuf>,
 }
 
@@ -47,10 +47,10 @@ const INITIALIZERS_ALONE: i64 = 4;
 
 /// Fields of the model.
 #[derive(Clone, Debug, Default)]
-struct Head {
+pub(crate) struct Head {
     ir_version: i64,
     producer: String,
-    opsets: BTreeMap<String, i64>,
+    pub(crate) opsets: BTreeMap<String, i64>,
 }
 
 /// A top-level field of the file.
@@ -241,6 +241,11 @@ impl Model {
         }
     }
 
+    /// Imports another version of ai.onnx.
+    pub(crate) fn set_opset(&mut self, version: i64) {
+        self.imported.insert(String::new(), version);
+    }
+
     /// Applies a patch completely or, on an error, not at all.
     ///
     /// # Errors
@@ -294,7 +299,7 @@ fn mistaken(source: &[u8]) -> Option<&'static str> {
 }
 
 /// The name of a domain; empty for ai.onnx.
-fn domain(name: &str) -> String {
+pub(crate) fn domain(name: &str) -> String {
     if name == "ai.onnx" { "" } else { name }.to_owned()
 }
 

@@ -15,7 +15,7 @@ use crate::field::{
 use crate::graph::Graph;
 use crate::graph::scope::{Item, Piece};
 use crate::id::{NodeId, ScopeId, ValueId};
-use crate::model::{Model, Part, PartKind};
+use crate::model::{Model, Part, PartKind, domain};
 use crate::proto::{
     AttributeProto, NodeProto, OperatorSetIdProto, StringStringEntryProto, TensorProto,
 };
@@ -60,6 +60,10 @@ impl Model {
                 PartKind::Metadata(key) if self.set.contains_key(key) => {
                     put_metadata(key, &self.set[key], &mut out);
                 }
+                PartKind::Opset => match self.replaced(&self.source[part.payload.clone()])? {
+                    Some((domain, version)) => put_import(domain, version, &mut out),
+                    None => out.source(part.span.clone()),
+                },
                 PartKind::IrVersion if self.raised.is_some() => self.put_ir_version(&mut out),
                 _ => out.source(part.span.clone()),
             }
@@ -94,15 +98,19 @@ impl Model {
         out.owned(&bytes);
     }
 
+    /// The import that takes the place of one that was read, if any does.
+    fn replaced(&self, import: &[u8]) -> Result<Option<(&str, i64)>> {
+        let import =
+            OperatorSetIdProto::decode(import).map_err(|e| Error::decode(e.to_string()))?;
+        let own = self.imported.get_key_value(&domain(import.domain()));
+        Ok(own.map(|(domain, version)| (domain.as_str(), *version)))
+    }
+
+    /// Writes the imports that take no place of another.
     fn put_imports(&self, out: &mut Encoded) {
-        for (domain, version) in &self.imported {
-            let import = OperatorSetIdProto {
-                domain: Some(domain.clone()),
-                version: Some(*version),
-            };
-            let mut bytes = vec![];
-            wire::put_bytes(model_field::OPSET, &import.encode_to_vec(), &mut bytes);
-            out.owned(&bytes);
+        let read = &self.head.opsets;
+        for (domain, version) in self.imported.iter().filter(|(d, _)| !read.contains_key(*d)) {
+            put_import(domain, *version, out);
         }
     }
 
@@ -113,6 +121,16 @@ impl Model {
             }
         }
     }
+}
+
+fn put_import(domain: &str, version: i64, out: &mut Encoded) {
+    let import = OperatorSetIdProto {
+        domain: Some(domain.to_owned()),
+        version: Some(version),
+    };
+    let mut bytes = vec![];
+    wire::put_bytes(model_field::OPSET, &import.encode_to_vec(), &mut bytes);
+    out.owned(&bytes);
 }
 
 fn put_metadata(key: &str, value: &str, out: &mut Encoded) {

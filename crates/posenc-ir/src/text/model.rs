@@ -107,15 +107,16 @@ pub(super) fn head(model: &Model, out: &mut dyn Write) -> fmt::Result {
     let version = version.map(|v| format!("ir_version: {v}"));
     let mut entries: Vec<String> = version.into_iter().collect();
     let mut imports = head.opset_import.clone();
-    imports.extend(
-        model
-            .imported
-            .iter()
-            .map(|(domain, version)| OperatorSetIdProto {
+    for (domain, version) in &model.imported {
+        let mut own = imports.iter_mut();
+        match own.find(|import| crate::model::domain(import.domain()) == *domain) {
+            Some(import) => import.version = Some(*version),
+            None => imports.push(OperatorSetIdProto {
                 domain: Some(domain.clone()),
                 version: Some(*version),
             }),
-    );
+        }
+    }
     entries.push(format!("opset_import: [{}]", opsets(&imports)));
     for (key, value) in [
         ("producer_name", &head.producer_name),

@@ -22,9 +22,6 @@ use posenc_encodings::opset::Opset;
 use rotate::Rotated;
 use waves::{CONTRIB, Waves};
 
-/// The first opset with `RotaryEmbedding`.
-const STANDARD: i64 = 23;
-
 /// A model whose rotations have another form.
 #[derive(Debug)]
 pub(crate) struct Reformed {
@@ -34,7 +31,8 @@ pub(crate) struct Reformed {
     pub(crate) sites: Vec<usize>,
 }
 
-/// Gives the rotations of attention sites a form, where they have another; `None` where none has.
+/// Gives the rotations of attention sites a form, where they have another; `None` where none has. The model
+/// has the opset of that form.
 ///
 /// # Errors
 /// Where a rotation is within another operator, or cannot be had in that form.
@@ -57,14 +55,6 @@ pub(crate) fn reform(
             "opset {} is too old to write another form; convert the model to opset {} first",
             context.model.opset(),
             Opset::OLDEST.0
-        );
-        return Err(unsupported(context, found.rotary[*first].node, why));
-    }
-    if form == Form::Onnx && context.model.opset() < STANDARD {
-        let why = format!(
-            "RotaryEmbedding is a standard operator from opset {STANDARD} on, and the model has opset {}; \
-             export it with that opset, or give `form` contrib",
-            context.model.opset()
         );
         return Err(unsupported(context, found.rotary[*first].node, why));
     }

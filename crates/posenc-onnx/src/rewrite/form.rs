@@ -20,6 +20,9 @@ use crate::request::Request;
 use posenc_encodings::families::rope::Rope;
 use posenc_encodings::kind::Form;
 
+/// The first opset with `RotaryEmbedding`.
+const STANDARD: i64 = 23;
+
 /// Gives the rotations of a result the form that is asked for. `options` are those of the only branch.
 ///
 /// # Errors
@@ -32,28 +35,33 @@ pub(super) fn apply(
     let Some(form) = request.form else {
         return Ok(done);
     };
-    let before = &done.found;
+    let context = Context {
+        model: &done.model,
+        found: &done.found,
+    };
     if request.layers.is_some() || request.stack.is_some() {
         // Layers and stacks that the model lacks are refused.
-        chosen(before, request)?;
+        chosen(context.found, request)?;
     }
-    let is_chosen = |site: usize| {
-        let site = &before.attention[site];
-        let stack = request.stack.is_none_or(|s| site.place.stack == Some(s));
-        // Cross-attention is no layer of its own.
-        request.names(site) || stack && request.layers.is_none()
+    check_read(&context, form, |site| names(context.found, request, site))?;
+    let mut sites = context.found.rotary.iter();
+    if !sites.any(|own| own.form != form && names(context.found, request, own.site)) {
+        return Ok(done);
+    }
+    let Some(options) = options else {
+        let why = "rotations in the branches of a model keep their form; leave out `form`";
+        return Err(refusal(why).into());
     };
+    if form == Form::Onnx && done.model.opset() < STANDARD {
+        raise_opset(&mut done, options)?;
+    }
+    let before = &done.found;
     let context = Context {
         model: &done.model,
         found: before,
     };
-    check_read(&context, form, is_chosen)?;
-    let Some(made) = reform(&context, form, is_chosen)? else {
+    let Some(made) = reform(&context, form, |site| names(before, request, site))? else {
         return Ok(done);
-    };
-    let Some(options) = options else {
-        let why = "rotations in the branches of a model keep their form; leave out `form`";
-        return Err(refusal(why).into());
     };
     let after = detect(&made.model, options);
     let result = Context {
@@ -90,6 +98,37 @@ pub(super) fn apply(
     done.model = made.model;
     done.found = after;
     Ok(done)
+}
+
+/// Whether the rotation of a site is chosen.
+fn names(found: &Found, request: &Request, site: usize) -> bool {
+    let site = &found.attention[site];
+    let stack = request.stack.is_none_or(|s| site.place.stack == Some(s));
+    // Cross-attention is no layer of its own.
+    request.names(site) || stack && request.layers.is_none()
+}
+
+/// Converts the model to the first opset with `RotaryEmbedding`.
+fn raise_opset(done: &mut Rewritten, options: &Options) -> Result<(), RewriteError> {
+    let from = done.model.opset();
+    let model = done.model.upgraded(STANDARD).map_err(|why| {
+        refusal(format!(
+            "RotaryEmbedding needs opset {STANDARD}, and the model cannot be converted to it: {why}; \
+             give `form` contrib"
+        ))
+    })?;
+    let found = detect(&model, options);
+    let converted = Context {
+        model: &model,
+        found: &found,
+    };
+    check_same_sites(&converted, &done.found, "in the later opset")?;
+    done.report.warnings.push(format!(
+        "the result has opset {STANDARD} instead of {from}, as RotaryEmbedding needs it"
+    ));
+    done.model = model;
+    done.found = found;
+    Ok(())
 }
 
 fn refusal(why: impl Into<String>) -> Refusal {
