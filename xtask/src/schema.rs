@@ -1,4 +1,4 @@
-//! Writes what the operator check knows, from the `onnx` Python package.
+//! Writes what the operator check knows, from the Python packages of ONNX and ONNX Runtime.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,7 +10,10 @@ use crate::pip::{Package, python};
 /// The version that the facts are read from, and that reads what is printed.
 const PACKAGE: &str = "onnx==1.23.2";
 
-/// Where it is installed, under the root.
+/// The version of ONNX Runtime whose own operators are known.
+const RUNTIME: &str = "onnxruntime==1.31.1";
+
+/// Where they are installed, under the root.
 const FOLDER: &str = "target/onnx-wheel";
 
 /// The table, under the root.
@@ -27,6 +30,16 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
         _ => bail!("`cargo xtask schema` takes nothing but `--check`"),
     };
     let folder = install(root)?;
+    let runtime = folder.join("onnxruntime");
+    let is_there = || runtime.is_dir();
+    if !is_there() {
+        let package = Package {
+            name: RUNTIME,
+            folder: &folder,
+            options: &[&[]],
+        };
+        package.install(is_there)?;
+    }
     let printed = Command::new(python()?)
         .args(["-c", SCRIPT])
         .env("PYTHONPATH", &folder)
@@ -34,7 +47,7 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
         .context("Python does not start")?;
     if !printed.status.success() {
         bail!(
-            "reading {PACKAGE} failed: {}",
+            "reading {PACKAGE} and {RUNTIME} failed: {}",
             String::from_utf8_lossy(&printed.stderr).trim()
         );
     }

@@ -1,7 +1,8 @@
 //! The operators of ONNX: their versions, and their numbers of inputs and outputs and their
 //! attributes in each.
 //!
-//! The table is `schema/operators.txt`, which `cargo xtask schema` generates.
+//! The table is `schema/operators.txt`, which `cargo xtask schema` generates. It has the operators of ONNX and those
+//! of ONNX Runtime.
 
 use std::sync::LazyLock;
 
@@ -13,6 +14,16 @@ use crate::proto::attribute_proto::AttributeType;
 const OPERATORS: &str = include_str!("schema/operators.txt");
 
 static DOMAINS: LazyLock<FxHashMap<&str, Domain>> = LazyLock::new(|| parse(OPERATORS));
+
+/// The operators that ONNX Runtime adds to ai.onnx.
+pub(crate) fn added() -> Option<&'static Domain> {
+    domain("ai.onnx of ONNX Runtime")
+}
+
+/// Whether the operators of a domain get inputs, outputs and attributes without another version.
+pub(crate) fn grows(domain: &str) -> bool {
+    domain.starts_with("com.microsoft")
+}
 
 /// The operators of one domain.
 #[derive(Debug)]
@@ -124,7 +135,7 @@ fn parse(table: &'static str) -> FxHashMap<&'static str, Domain> {
 /// `[ai.onnx 23]`
 fn header(line: &'static str) -> Option<(&'static str, i64)> {
     let inner = line.strip_prefix('[')?.strip_suffix(']')?;
-    let (name, newest) = inner.split_once(' ')?;
+    let (name, newest) = inner.rsplit_once(' ')?;
     let name = if name == "ai.onnx" { "" } else { name };
     Some((name, newest.parse().ok()?))
 }

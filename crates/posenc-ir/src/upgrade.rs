@@ -51,7 +51,8 @@ const CHANGED: [(&str, i64); 9] = [
 
 impl Model {
     /// The model with a later version of ai.onnx. Nodes whose form differs there are replaced by nodes that
-    /// compute the same; all others stay. Functions keep the version that they import.
+    /// compute the same; all others stay. Functions keep the version that they import. `rank` gives the number
+    /// of axes of a value, where it is known.
     ///
     /// # Errors
     /// When the model has a version before 11, or a node that the later version does not have or defines in
@@ -61,12 +62,12 @@ impl Model {
     /// # use posenc_ir::{Model, Weights};
     /// let model = Model::parse("<ir_version: 8, opset_import: [\"\" : 17]> \
     ///     g (float[n, 4] x) => (float[n] y) { y = ReduceMean <axes = [1], keepdims = 0>(x) }")?;
-    /// let model = model.upgraded(23)?;
+    /// let model = model.upgraded(23, |_| None)?;
     /// assert_eq!(model.opset(), 23);
     /// assert!(model.text(Weights::Full).to_string().contains("ReduceMean <keepdims = 0>(x, "));
     /// # Ok::<(), posenc_ir::Error>(())
     /// ```
-    pub fn upgraded(&self, version: i64) -> Result<Self> {
+    pub fn upgraded(&self, version: i64, rank: impl Fn(ValueId) -> Option<usize>) -> Result<Self> {
         let from = self.opset();
         if from < OLDEST {
             return Err(Error::invalid(format!(
@@ -78,7 +79,8 @@ impl Model {
         let mut out = graph.emitter(graph.main(), "opset");
         for (id, node) in graph.nodes() {
             if node.domain().is_empty() && !is_in_function(graph, node.scope()) {
-                let done = step.convert(&mut out, id);
+                let axes = node.input(0).and_then(&rank);
+                let done = step.convert(&mut out, id, axes);
                 done.map_err(|e| e.at(graph.place(id)))?;
             }
         }
@@ -102,10 +104,11 @@ impl Step {
     }
 
     /// Replaces a node where the later version has another form.
-    fn convert(self, out: &mut Emitter<'_>, id: NodeId) -> Result<()> {
+    /// `axes` is how many its first input has.
+    fn convert(self, out: &mut Emitter<'_>, id: NodeId, axes: Option<usize>) -> Result<()> {
         let node = out.graph().node(id);
         let op = node.op();
-        self.check_meaning(node)?;
+        self.check_meaning(node, axes)?;
         let mut moved = MOVED.iter();
         let moved = moved.find(|(ops, since, _)| ops.contains(&op) && self.crosses(*since));
         let moved = moved
@@ -138,14 +141,17 @@ impl Step {
     }
 
     /// Refuses what computes something else in the later version.
-    fn check_meaning(self, node: &Node) -> Result<()> {
+    fn check_meaning(self, node: &Node, axes: Option<usize>) -> Result<()> {
         let op = node.op();
         let Some((_, since)) = CHANGED.iter().find(|(name, _)| *name == op) else {
             return Ok(());
         };
         // The last axis is normalized alone in either version; other outputs are those of training.
         let is_same = match op {
-            "Softmax" | "LogSoftmax" | "Hardmax" => node.int("axis") == Ok(Some(-1)),
+            "Softmax" | "LogSoftmax" | "Hardmax" => {
+                let axis = node.int("axis").ok().flatten().unwrap_or(1);
+                axis == -1 || axes.is_some_and(|axes| axis + 1 == axes as i64)
+            }
             "BatchNormalization" => node.outputs().len() == 1,
             "Dropout" => node.attributes().is_empty(),
             _ => false,
@@ -251,7 +257,7 @@ mod tests {
             ),
         ];
         for (version, text, says) in cases {
-            let made = model(version, text).upgraded(23).unwrap();
+            let made = model(version, text).upgraded(23, |_| None).unwrap();
             assert_eq!(made.opset(), 23);
             let made = nodes(&made);
             assert!(made.contains(says), "{made}");
@@ -261,10 +267,10 @@ mod tests {
     #[test]
     fn what_has_no_other_form_stays() {
         let before = model(17, "y = Softmax(x)");
-        let after = before.upgraded(23).unwrap();
+        let after = before.upgraded(23, |_| None).unwrap();
         assert_eq!(nodes(&before), nodes(&after));
         // An earlier version is no change.
-        let bytes = before.upgraded(13).unwrap().to_bytes().unwrap();
+        let bytes = before.upgraded(13, |_| None).unwrap().to_bytes().unwrap();
         assert_eq!(Model::from_bytes(bytes).unwrap().opset(), 17);
     }
 
@@ -283,11 +289,17 @@ mod tests {
             (11, "y = Dropout <ratio = 0.5>(x)", "Dropout of version 11"),
         ];
         for (version, text, says) in cases {
-            let why = model(version, text).upgraded(23).unwrap_err().to_string();
+            let made = model(version, text).upgraded(23, |_| Some(3));
+            let why = made.unwrap_err().to_string();
             assert!(why.contains(says), "{text}: {why}");
         }
-        let last = model(12, "y = Softmax <axis = -1>(x)").upgraded(23);
-        assert_eq!(last.unwrap().opset(), 23);
-        assert!(model(17, "y = Relu(x)").upgraded(1000).is_err());
+        for (text, axes) in [
+            ("y = Softmax <axis = -1>(x)", None),
+            ("y = Softmax(x)", Some(2)),
+        ] {
+            let last = model(12, text).upgraded(23, |_| axes);
+            assert_eq!(last.unwrap().opset(), 23, "{text}");
+        }
+        assert!(model(17, "y = Relu(x)").upgraded(1000, |_| None).is_err());
     }
 }

@@ -5,6 +5,7 @@
 //! the result with the plan.
 
 pub(crate) mod again;
+mod exact;
 pub(crate) mod form;
 mod open;
 mod open_length;
@@ -46,8 +47,10 @@ pub(crate) struct Planned<'a> {
     /// The model as it was read.
     model: &'a Model,
     /// The model without calls of functions, where it had some: layers that share a function get a
-    /// copy each.
+    /// copy each. It has no quantization of positions and frequencies either.
     flat: Option<Model>,
+    /// How many of these quantizations there were.
+    quantizations: usize,
     /// That model in the spelling that is read, where some of its operators have another.
     plain: Option<Model>,
     /// That model for sequences of any length, where it was of one and another is asked for.
@@ -83,6 +86,7 @@ pub(crate) fn plan<'a>(
         return Ok(Planned {
             model,
             flat: None,
+            quantizations: 0,
             plain: None,
             opened: None,
             request,
@@ -91,10 +95,18 @@ pub(crate) fn plan<'a>(
             change: Change::Sort,
         });
     }
-    let flat = model.inlined()?;
-    let plain = spelling::plain(flat.as_ref().unwrap_or(model), &options.roles);
+    let mut flat = model.inlined()?;
+    let mut plain = spelling::plain(flat.as_ref().unwrap_or(model), &options.roles);
+    let mut branches = branches_of(plain.as_ref().or(flat.as_ref()).unwrap_or(model), &options);
+    let mut quantizations = 0;
+    let read = flat.as_ref().unwrap_or(model);
+    // Another form has to compute the same.
+    let exact = (!request.is_only_form()).then(|| exact::exact(read, &branches, &options));
+    if let Some(exact) = exact.flatten() {
+        quantizations = exact.pairs;
+        (flat, plain, branches) = (Some(exact.model), exact.plain, exact.branches);
+    }
     let input = plain.as_ref().or(flat.as_ref()).unwrap_or(model);
-    let branches = branches_of(input, &options);
     let unread = unread::unread(input, &branches);
     if !request.allowances.allow_unread {
         unread::refuse(&unread)?;
@@ -108,6 +120,7 @@ pub(crate) fn plan<'a>(
     Ok(Planned {
         model,
         flat,
+        quantizations,
         plain,
         opened,
         request,
@@ -156,6 +169,7 @@ impl Planned<'_> {
         let is_sorted = self.request.allowances.sort;
         let is_other = self.flat.is_some() || self.plain.is_some();
         let respelled = self.respelled();
+        let quantizations = self.quantizations;
         let unread = self.unread.clone();
         let flat = self.flat.clone();
         let request = self.request.clone();
@@ -168,6 +182,14 @@ impl Planned<'_> {
         let done = form::apply(done, options.as_ref(), &request);
         let mut done = done.map_err(RewriteError::of_edit)?;
         done.told = told;
+        if quantizations > 0 {
+            done.report.warnings.push(exact::note(quantizations));
+            if done.report.edits.is_empty() {
+                let found = &done.found;
+                done.report.edits = exact::changes(&done.model, found, quantizations);
+                done.report.guarantee = Guarantee::NewFunction;
+            }
+        }
         done.respelled = spellings.filter(|_| !done.report.edits.is_empty());
         if done.report.edits.is_empty() {
             let read = std::mem::replace(&mut done.model, model.clone());
@@ -248,6 +270,7 @@ impl Planned<'_> {
         let Self {
             model,
             flat,
+            quantizations: _,
             plain,
             opened,
             request,

@@ -94,10 +94,13 @@ pub(super) fn check<'g>(
                 Lookup::Known(signature) => {
                     against(graph, id, (signature, version), warnings).map_err(at)?;
                 }
-                Lookup::Unknown => warnings.of(Cause::Operator(domain, op), || {
-                    let text = format!("{name} has no operator {op}; the node is not checked");
-                    (place(), text)
-                }),
+                Lookup::Unknown => match added(domain, op) {
+                    Some(own) => against(graph, id, (own, version), warnings).map_err(at)?,
+                    None => warnings.of(Cause::Operator(domain, op), || {
+                        let text = format!("{name} has no operator {op}; the node is not checked");
+                        (place(), text)
+                    }),
+                },
                 Lookup::Later(since) if AHEAD.contains(&(domain, op)) => {
                     warnings.of(Cause::Operator(domain, op), || {
                         let text = format!(
@@ -134,6 +137,15 @@ pub(super) fn check<'g>(
 /// whatever is imported.
 const AHEAD: [(&str, &str); 1] = [("", "LayerNormalization")];
 
+/// What is known of an operator that ONNX Runtime adds to ai.onnx.
+fn added(domain: &str, op: &str) -> Option<&'static Signature> {
+    let added = schema::added().filter(|_| domain.is_empty())?;
+    match added.find(op, added.newest) {
+        Lookup::Known(signature) => Some(signature),
+        _ => None,
+    }
+}
+
 /// Checks a node against what is known of its operator in a version.
 fn against<'g>(
     graph: &'g Graph,
@@ -144,7 +156,15 @@ fn against<'g>(
     let node = graph.node(id);
     let (domain, op) = (node.domain(), node.op());
     let name = domain_name(domain);
-    arity(node, signature)?;
+    let given = arity(node, signature);
+    match given {
+        Err(Arity::TooMany(why)) if schema::grows(domain) => {
+            let text = format!("{why}: the operator is from a later version of ONNX Runtime");
+            warnings.of(Cause::Operator(domain, op), || (graph.place(id), text));
+        }
+        Err(Arity::TooMany(why) | Arity::Wrong(why)) => return Err(Error::invalid(why)),
+        Ok(()) => {}
+    }
     body::check(graph, node, version)?;
     for attribute in attributes(node, signature)? {
         warnings.of(Cause::Attribute(domain, op, attribute), || {
@@ -207,7 +227,15 @@ pub(super) fn requires(imports: &Imports, node: &Node, i: usize) -> bool {
     matches!(of_domain.find(node.op()), Lookup::Known(s) if i < s.inputs.required)
 }
 
-fn arity(node: &Node, signature: &Signature) -> Result<()> {
+/// Inputs or outputs that an operator does not have.
+enum Arity {
+    /// More than are known.
+    TooMany(String),
+    /// Too few, or required ones omitted.
+    Wrong(String),
+}
+
+fn arity(node: &Node, signature: &Signature) -> std::result::Result<(), Arity> {
     let op = node.op();
     let sides = [
         (node.inputs(), signature.inputs, "input"),
@@ -223,17 +251,20 @@ fn arity(node: &Node, signature: &Signature) -> Result<()> {
         if too_few || count.most.is_some_and(|most| got > most) {
             let got = if too_few { values.len() } else { got };
             let why = format!("{op} needs {}, but has {got}", range(count, what));
-            return Err(Error::invalid(why));
+            return Err(match too_few {
+                true => Arity::Wrong(why),
+                false => Arity::TooMany(why),
+            });
         }
     }
     let given = signature.inputs.required;
     if let Some(i) = node.inputs().iter().take(given).position(Option::is_none) {
         let why = format!("required input {i} of {op} is omitted");
-        return Err(Error::invalid(why));
+        return Err(Arity::Wrong(why));
     }
     if signature.outputs.least > 0 && node.outputs().iter().all(Option::is_none) {
         let why = format!("all outputs of {op} are omitted");
-        return Err(Error::invalid(why));
+        return Err(Arity::Wrong(why));
     }
     Ok(())
 }

@@ -9,14 +9,14 @@ mod rounded;
 pub(crate) mod sequences;
 pub(crate) mod tables;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use posenc_ir::{DType, Emitter, Graph, Model, NodeId, ScopeId, Tensor, Use, ValueId};
 use rustc_hash::FxHashSet;
 
 use crate::detect::Found;
 use crate::detect::rotary::source::{Computed, RotarySource};
-use crate::edit::rescale::jobs::{Job, jobs};
+use crate::edit::rescale::jobs::{Job, Jobs, jobs};
 use crate::edit::rescale::reached::Touched;
 use crate::error::{Refusal, RewriteError};
 use crate::plan::rescale::Plan;
@@ -46,7 +46,7 @@ pub(crate) fn rescale(
     plan: &Plan,
     request: &Request,
 ) -> Result<Option<Rescaled>, RewriteError> {
-    let jobs = jobs(model, found, plan)?;
+    let Jobs { all: jobs, ranges } = jobs(model, found, plan)?;
     let precision = request
         .parameters
         .table_precision
@@ -70,22 +70,43 @@ pub(crate) fn rescale(
             ..Group::default()
         });
     }
+    let ranges = widen(&mut out, ranges)?;
     let patch = out.finish();
     if patch.is_empty() {
         return Ok(None);
     }
     let (next, applied) = model.clone().with_patch(patch)?;
+    let changed = applied.revalued.iter().chain(&applied.constants).copied();
     // One patch serves all groups; the first group has its counts.
     if let Some(first) = groups.first_mut() {
         first.nodes_added = applied.added.len();
         first.nodes_removed = applied.removed.len();
         first.constants_changed = applied.revalued.len() + applied.constants.len();
         first.touched = Touched {
-            values: [applied.revalued, applied.constants].concat(),
+            values: changed.filter(|value| !ranges.contains(value)).collect(),
             nodes: applied.added,
         };
     }
     Ok(Some((next, groups)))
+}
+
+/// Multiplies scales of rounding to integers, and returns the constants that are read now.
+fn widen(
+    out: &mut Emitter<'_>,
+    ranges: BTreeMap<ValueId, (f64, BTreeSet<Use>)>,
+) -> Result<BTreeSet<ValueId>, RewriteError> {
+    let mut all = BTreeSet::new();
+    for (scale, (growth, uses)) in ranges {
+        let Some(old) = out.graph().constant(scale) else {
+            continue;
+        };
+        let numbers = old.to_f64s().unwrap_or_default();
+        let numbers: Vec<f64> = numbers.iter().map(|step| step * growth).collect();
+        let new = Tensor::from_f64(old.dtype(), old.dims(), &numbers);
+        let uses: Vec<Use> = uses.into_iter().collect();
+        all.insert(out.replace_constant(scale, &uses, new)?);
+    }
+    Ok(all)
 }
 
 /// Writes one job.

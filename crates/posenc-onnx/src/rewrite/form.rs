@@ -111,7 +111,9 @@ fn names(found: &Found, request: &Request, site: usize) -> bool {
 /// Converts the model to the first opset with `RotaryEmbedding`.
 fn raise_opset(done: &mut Rewritten, options: &Options) -> Result<(), RewriteError> {
     let from = done.model.opset();
-    let model = done.model.upgraded(STANDARD).map_err(|why| {
+    let trace = &done.found.trace;
+    let rank = |value| trace.get(value).dims.as_ref().map(Vec::len);
+    let model = done.model.upgraded(STANDARD, rank).map_err(|why| {
         refusal(format!(
             "RotaryEmbedding needs opset {STANDARD}, and the model cannot be converted to it: {why}; \
              give `form` contrib"

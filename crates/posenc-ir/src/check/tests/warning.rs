@@ -64,8 +64,42 @@ fn warnings_are_listed_once_with_their_first_place() {
         m.opset_import[0] = import("", 11);
         m
     };
-    let cases: [(&str, ModelProto, &[&str]); 9] = [
+    let of_runtime = |op: &str, inputs: &[&str]| {
+        let mut m = changed(|_| {});
+        m.opset_import.push(import("com.microsoft", 1));
+        if let Some(graph) = &mut m.graph {
+            graph.node.push(NodeProto {
+                domain: Some("com.microsoft".to_owned()),
+                ..node(op, inputs, &["z"])
+            });
+        }
+        m
+    };
+    let cases: [(&str, ModelProto, &[&str]); 13] = [
         ("plain", changed(|_| {}), &[]),
+        (
+            "an operator of ONNX Runtime",
+            of_runtime("FusedMatMul", &["x", "x"]),
+            &[],
+        ),
+        (
+            "an operator that ONNX Runtime adds to ai.onnx",
+            changed(|g| g.node[0] = node("SimplifiedLayerNormalization", &["x", "w"], &["y"])),
+            &[],
+        ),
+        (
+            "an unknown operator of ONNX Runtime",
+            of_runtime("Frob", &["x"]),
+            &["g/z_node: com.microsoft has no operator Frob; the node is not checked"],
+        ),
+        (
+            "more inputs than are known",
+            of_runtime("FusedMatMul", &["x", "x", "x"]),
+            &[
+                "g/z_node: FusedMatMul needs 2 inputs, but has 3: the operator is from a later version of \
+                 ONNX Runtime",
+            ],
+        ),
         (
             "unknown domain",
             changed(|g| g.node.extend([frob("a"), frob("b")])),

@@ -12,6 +12,31 @@ use super::unrounded::{Rounding, roundings, without};
 use super::{SideReading, difference, read_sides};
 use crate::detect::found::Found;
 use crate::detect::rotary::site::QuantizedSite;
+use crate::graph::region::reads;
+
+/// The model without the quantization of what its rotations are computed from, and how many quantizations were
+/// left out; `None` where there is none. `found` is what was found in the model.
+pub(crate) fn exact(model: &Model, found: &Found) -> Option<(Model, usize)> {
+    let graph = model.graph();
+    let mut all = roundings(graph);
+    let sides = found.quantized.iter();
+    let sides = sides.flat_map(|own| [&own.site.query, &own.site.key]);
+    let entries = sides.flat_map(|side| &side.region.entries);
+    let mut stack: Vec<ValueId> = entries
+        .filter_map(|at| graph.node(at.node).input(at.slot()))
+        .collect();
+    let mut before = FxHashSet::default();
+    while let Some(value) = stack.pop() {
+        if found.is_content(value) || !before.insert(value) {
+            continue;
+        }
+        if let Some((id, _)) = graph.producer(value) {
+            stack.extend(reads(graph, id));
+        }
+    }
+    all.retain(|pair| before.contains(&pair.after));
+    Some((without(model, &all)?, all.len()))
+}
 
 /// Reads the sites that are no rotations once more, as they would be without quantization. `run` is a
 /// trial run of another model with the same values.

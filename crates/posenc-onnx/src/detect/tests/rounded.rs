@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::detect::finding::Encoding;
+use crate::report::Guarantee;
 use crate::rewrite::rewrite;
-use posenc_encodings::kind::Kind;
+use posenc_encodings::kind::{Form, Kind};
 use posenc_ir::Tensor;
 
 /// What a table of sines and cosines reads as, whose numbers are changed.
@@ -63,6 +64,8 @@ enum At {
     Waves,
     Products,
     Rotated,
+    /// The scale is no constant.
+    RotatedByComputedScale,
 }
 
 /// A layer whose queries and keys are rotated and rounded.
@@ -84,7 +87,15 @@ fn rotated(how: [[f64; 2]; 2], at: At) -> Model {
         let kept = round(&mut s, kept, At::Products);
         let turned = s.op("Mul", &[&other, &sin]);
         let all = s.op("Add", &[&kept, &turned]);
-        round(&mut s, all, At::Rotated)
+        let all = round(&mut s, all, At::Rotated);
+        if at != At::RotatedByComputedScale {
+            return all;
+        }
+        let [scale, _] = how[0];
+        let scale = s.float(scale);
+        let scale = s.op("Abs", &[&scale]);
+        let integers = s.op("QuantizeLinear", &[&all, &scale]);
+        s.op("DequantizeLinear", &[&integers, &scale])
     });
     let y = attend(&mut s, &q, &k, &v);
     let y = s.merged(&y);
@@ -116,9 +127,9 @@ fn rotations_are_read_through_rounding_that_is_undone() {
 }
 
 #[test]
-fn a_rotation_by_quantized_angles_is_named_and_not_rescaled() {
+fn a_rotation_by_quantized_angles_is_named_and_rescaled_by_exact_ones() {
     // Angles of eight bits end at 6.35.
-    let mut model = rotated([[0.05; 2], [0.0; 2]], At::Angles);
+    let model = rotated([[0.05; 2], [0.0; 2]], At::Angles);
     let found = found(&model);
     let counts = [
         &found.rotary.len(),
@@ -137,8 +148,34 @@ fn a_rotation_by_quantized_angles_is_named_and_not_rescaled() {
             .iter()
             .any(|why| why.contains("are quantized here"))
     );
-    let why = rewrite(&mut model, &rescaled_by(LawName::Linear, 4.0)).err();
-    assert!(why.unwrap().to_string().contains("before it was quantized"));
+    let form = Request {
+        form: Some(Form::Contrib),
+        ..Request::default()
+    };
+    // Another form has to compute the same.
+    let why = rewrite(&mut model.clone(), &form)
+        .err()
+        .unwrap()
+        .to_string();
+    assert!(why.contains("not read as a rotation"), "{why}");
+    for law in [Some(LawName::Linear), None] {
+        let same = Request {
+            to: Some(Kind::Rope),
+            ..Request::default()
+        };
+        let request = law.map_or(same, |law| rescaled_by(law, 4.0));
+        let mut model = model.clone();
+        let done = rewrite(&mut model, &request).unwrap();
+        assert_eq!(done.report.guarantee, Guarantee::NewFunction);
+        let note = |why: &String| why.contains("left out: 2");
+        assert!(done.report.warnings.iter().any(note));
+        let mut sites = done.report.edits.iter();
+        assert!(sites.all(|edit| edit.from != edit.to));
+        let after = self::found(&model);
+        assert!(after.quantized.is_empty() && !after.rotary.is_empty());
+        let mut nodes = model.graph().nodes();
+        assert!(!nodes.any(|(_, node)| node.is("QuantizeLinear")), "{law:?}");
+    }
     // What is rounded and not undone is another function.
     for other in [[[0.05, 0.06], [0.0, 0.0]], [[0.05, 0.05], [0.0, 3.0]]] {
         let found = self::found(&rotated(other, At::Angles));
@@ -151,14 +188,34 @@ fn a_rotation_by_quantized_angles_is_named_and_not_rescaled() {
 }
 
 #[test]
-fn rounded_rotations_are_not_rescaled_beyond_their_range() {
+fn ranges_of_rounded_rotations_grow_with_the_factor_on_them() {
+    let by = 1.0 / 127.0;
     let rescale = |law: LawName, at: At| {
-        let mut model = rotated([[1.0 / 127.0; 2], [0.0; 2]], at);
-        rewrite(&mut model, &rescaled_by(law, 4.0)).map_err(|why| why.to_string())
+        let mut model = rotated([[by; 2], [0.0; 2]], at);
+        let done = rewrite(&mut model, &rescaled_by(law, 4.0));
+        done.map(|_| model).map_err(|why| why.to_string())
     };
-    assert!(rescale(LawName::Linear, At::Rotated).is_ok());
-    let why = rescale(LawName::Yarn, At::Rotated).err().unwrap();
-    assert!(why.contains("a range that does not"), "{why}");
-    let why = rescale(LawName::Linear, At::Products).err().unwrap();
-    assert!(why.contains("before it is quantized"), "{why}");
+    // The factor of YaRN, by its formula.
+    let factor = 0.1 * 4f64.ln() + 1.0;
+    for (law, wanted) in [(LawName::Linear, by), (LawName::Yarn, factor * by)] {
+        let model = rescale(law, At::Rotated).unwrap();
+        let graph = model.graph();
+        let nodes = graph.nodes().map(|(_, node)| node);
+        let roundings =
+            nodes.filter(|node| matches!(node.op(), "QuantizeLinear" | "DequantizeLinear"));
+        let scales: Vec<f64> = roundings
+            .filter_map(|node| graph.constant(node.input(1)?)?.get_f64(0))
+            .collect();
+        // Those of queries and keys.
+        assert_eq!(scales.len(), 4, "{law:?}");
+        let far = |scale: &f64| (scale - wanted).abs() > 1e-7;
+        assert!(!scales.iter().any(far), "{law:?}: {scales:?}");
+    }
+    assert!(rescale(LawName::Linear, At::RotatedByComputedScale).is_ok());
+    let why = rescale(LawName::Yarn, At::RotatedByComputedScale).unwrap_err();
+    assert!(why.contains("a range that cannot"), "{why}");
+    for (law, at) in [(LawName::Yarn, At::Waves), (LawName::Linear, At::Products)] {
+        let why = rescale(law, at).unwrap_err();
+        assert!(why.contains("before it is quantized"), "{why}");
+    }
 }

@@ -1,10 +1,11 @@
 //! Groups sites by the constants that they read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use posenc_ir::{DType, Model, ValueId};
+use posenc_ir::{DType, Model, NodeId, Use, ValueId};
 use rustc_hash::FxHashSet;
 
+use super::rounded::Scale;
 use super::{law, rounded};
 use crate::detect::rotary::TOLERANCE;
 use crate::detect::rotary::source::{RotarySource, Table, source};
@@ -28,18 +29,27 @@ pub(crate) struct Job {
     pub(crate) softmax_factor: f64,
 }
 
+/// What changes in a model.
+#[derive(Default)]
+pub(crate) struct Jobs {
+    pub(crate) all: Vec<Job>,
+    /// Scales of rounding to integers, by how much they grow, and where.
+    pub(crate) ranges: BTreeMap<ValueId, (f64, BTreeSet<Use>)>,
+}
+
 /// One job for each set of constants.
 ///
 /// # Errors
 /// If the source of a rotation is not found, a row of a table departs from the law of the first rows,
 /// or sites that share constants have different targets or are not all in the plan.
-pub(crate) fn jobs(model: &Model, found: &Found, plan: &Plan) -> Result<Vec<Job>, RewriteError> {
+pub(crate) fn jobs(model: &Model, found: &Found, plan: &Plan) -> Result<Jobs, RewriteError> {
     let record = record(model);
     let mut collector = Collector {
         model,
         found,
         record: record.as_ref(),
         jobs: vec![],
+        ranges: BTreeMap::new(),
         by_inputs: BTreeMap::new(),
     };
     let mut short: BTreeMap<Vec<ValueId>, bool> = BTreeMap::new();
@@ -56,9 +66,13 @@ pub(crate) fn jobs(model: &Model, found: &Found, plan: &Plan) -> Result<Vec<Job>
         for half in [&site.query, &site.key] {
             collector.add(*i, half, target, keeps_rows)?;
         }
+        collector.widen(site, target)?;
     }
     refuse_bystanders(model, found, plan, &collector.jobs)?;
-    Ok(collector.jobs)
+    Ok(Jobs {
+        all: collector.jobs,
+        ranges: collector.ranges,
+    })
 }
 
 /// Collects jobs, rotation by rotation.
@@ -68,6 +82,7 @@ struct Collector<'a> {
     /// What an earlier rewrite wrote.
     record: Option<&'a Record>,
     jobs: Vec<Job>,
+    ranges: BTreeMap<ValueId, (f64, BTreeSet<Use>)>,
     /// The job of a rotation, by its inputs: these determine the constants that it reads.
     by_inputs: BTreeMap<Vec<ValueId>, usize>,
 }
@@ -82,7 +97,6 @@ impl Collector<'_> {
         keeps_rows: bool,
     ) -> Result<(), RewriteError> {
         let site = &self.found.rotary[index];
-        self.check_range(site, half, target)?;
         let inputs = inputs(self.model, half);
         let at = match self.by_inputs.get(&inputs) {
             Some(at) => *at,
@@ -128,32 +142,48 @@ impl Collector<'_> {
         }
     }
 
-    /// Refuses a larger factor on rotated numbers than their rounding to integers was made for.
-    fn check_range(
-        &self,
-        site: &RotarySite,
-        half: &RotaryOperand,
-        target: &Target,
-    ) -> Result<(), RewriteError> {
+    /// Lets the ranges of integers grow as rotated numbers and their products do.
+    fn widen(&mut self, site: &RotarySite, target: &Target) -> Result<(), RewriteError> {
         // A factor that depends on the length is largest at one of the ends.
         let factors = [1, 1 << 20].map(|length| {
             let scaled = target.scaling.frequencies(&target.rope, length);
             scaled.attention_factor
         });
-        let now = half.rotation.rope.attention_factor;
+        let largest = factors[0].max(factors[1]);
         let graph = self.model.graph();
-        let is_larger = factors
-            .iter()
-            .any(|factor| *factor > now * (1.0 + TOLERANCE));
-        let rounding = rounded::behind(graph, half.region.output).filter(|_| is_larger);
-        let Some(id) = rounding else { return Ok(()) };
-        let why = "the factor on rotated numbers grows, and they are rounded here to integers of a range \
-                   that does not; give `attention-factor` 1, or rescale the model before it is quantized";
-        let name = &self.found.attention[site.site].name;
-        Err(Refusal::unsupported(why)
-            .at(graph.place(id))
-            .in_site(name)
-            .into())
+        let attention = &self.found.attention[site.site];
+        let refuse = |node: NodeId| {
+            let why = "the factor on rotated numbers grows, and they are rounded here to integers of a range \
+                       that cannot; give `attention-factor` 1, or rescale the model before it is quantized";
+            let refusal = Refusal::unsupported(why).at(graph.place(node));
+            Err(refusal.in_site(&attention.name).into())
+        };
+        let mut both = 1.0;
+        let mut wide: Vec<(ValueId, f64)> = vec![];
+        for half in [&site.query, &site.key] {
+            let growth = largest / half.rotation.rope.attention_factor;
+            if growth <= 1.0 + TOLERANCE {
+                continue;
+            }
+            if let Some(node) = rounded::within(graph, &half.region) {
+                return refuse(node);
+            }
+            wide.push((half.region.output, growth));
+            both *= growth;
+        }
+        wide.extend(attention.product.map(|product| (product, both)));
+        for (value, growth) in wide.into_iter().filter(|(_, growth)| *growth > 1.0) {
+            let scales = match rounded::behind(graph, value) {
+                Ok(scales) => scales,
+                Err(node) => return refuse(node),
+            };
+            for Scale { value, at } in scales {
+                let own = self.ranges.entry(value).or_default();
+                own.0 = own.0.max(growth);
+                own.1.insert(at);
+            }
+        }
+        Ok(())
     }
 
     /// Refuses tables of which some row is of another law than the first rows.

@@ -1,6 +1,6 @@
 //! Integers that numbers of rotations are rounded to.
 
-use posenc_ir::{Graph, NodeId, ValueId};
+use posenc_ir::{Graph, NodeId, Use, ValueId};
 use rustc_hash::FxHashSet;
 
 use crate::graph::operators::{is_copy, is_elementwise, is_layout};
@@ -24,22 +24,46 @@ pub(crate) fn within(graph: &Graph, region: &Region) -> Option<NodeId> {
     None
 }
 
-/// The first rounding of rotated numbers on the way to their product. Its range is constant.
-pub(crate) fn behind(graph: &Graph, rotated: ValueId) -> Option<NodeId> {
-    let mut stack = vec![rotated];
+/// Where numbers are rounded to integers of a constant range: a scale, and where it is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Scale {
+    pub(crate) value: ValueId,
+    pub(crate) at: Use,
+}
+
+/// The scales by which a value, and what follows from it up to the next product or softmax, is rounded to
+/// integers and back.
+///
+/// # Errors
+/// With a node whose range is not constant, or that reads the integers in another way.
+pub(crate) fn behind(graph: &Graph, value: ValueId) -> Result<Vec<Scale>, NodeId> {
+    let mut stack = vec![(value, false)];
     let mut seen = FxHashSet::default();
-    while let Some(value) = stack.pop() {
+    let mut scales = vec![];
+    while let Some((value, is_integers)) = stack.pop() {
         for at in graph.uses(value) {
             let node = graph.node(at.node);
-            if node.is("QuantizeLinear") && at.slot() == 0 {
-                return Some(at.node);
-            }
             let op = node.op();
-            let passes = is_layout(op) || is_copy(op) || is_elementwise(op) || op == "Concat";
-            if passes && seen.insert(at.node) {
-                stack.extend(node.outputs().iter().flatten());
+            let moves = is_layout(op) || is_copy(op) || op == "Concat";
+            let is_integers = match op {
+                "QuantizeLinear" | "DequantizeLinear" if at.slot() == 0 => {
+                    let scale = node.input(1).filter(|v| graph.constant(*v).is_some());
+                    scales.push(Scale {
+                        value: scale.ok_or(at.node)?,
+                        at: Use::new(at.node, 1),
+                    });
+                    op == "QuantizeLinear"
+                }
+                _ if moves => is_integers,
+                _ if is_integers => return Err(at.node),
+                _ if is_elementwise(op) => false,
+                _ => continue,
+            };
+            if seen.insert(at.node) {
+                let outputs = node.outputs().iter().flatten();
+                stack.extend(outputs.map(|output| (*output, is_integers)));
             }
         }
     }
-    None
+    Ok(scales)
 }
