@@ -9,7 +9,7 @@ use posenc_tests::fixture::{self, Fixture};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::logits::{TOLERANCE, distance, load, logits};
+use crate::logits::{TOLERANCE, distance, in_pieces, load, logits};
 use crate::runtime::onnxruntime;
 
 /// The largest accepted error of logits of a model in half precision.
@@ -144,6 +144,43 @@ fn a_rescale_in_another_form_computes_what_pytorch_computes() {
             let runs: Vec<_> = oracle.runs.into_values().collect();
             let far = far(&backend, &made.model(), &runs);
             assert!(far <= TOLERANCE, "{name} {law} {form}: {far}");
+        }
+    }
+}
+
+/// Models with a cache, written as `RotaryEmbedding`, as operators, for a longer context, and as `RotaryEmbedding`
+/// again: twelve tokens, one after another, behind the others.
+#[test]
+fn steps_on_the_cache_compute_what_pytorch_computes_in_every_form() {
+    let backend = onnxruntime();
+    for name in ["llama/optimum", "gpt_neox/optimum"] {
+        let fixture = Fixture::named(name);
+        let oracle = fixture.oracle("yarn");
+        let folder = tempfile::tempdir().unwrap();
+        let config = folder.path().join("config.json");
+        fs::write(&config, oracle.config.to_string()).unwrap();
+        let config = config.display().to_string();
+        let run = &oracle.runs["long"];
+        let ids = run.inputs["input_ids"].to_i64s().unwrap();
+        let steps = 12;
+        let pieces = || std::iter::once(ids.len() - steps).chain(std::iter::repeat_n(1, steps));
+        let mut before = fixture.model();
+        let mut kept = vec![];
+        for (flags, is_scaled) in [
+            (&["--form", "contrib"][..], false),
+            (&["--form", "ops"], false),
+            (&["--to", "rope", "--hf-config", &config], true),
+            (&["--form", "contrib"], true),
+        ] {
+            let made = made(&before, flags);
+            let mut session = load(&backend, &made.model());
+            let got = in_pieces(&mut *session, &ids, pieces()).unwrap();
+            let far = distance(&got, &run.outputs["logits"]).unwrap();
+            // Without the scaling, it is another function.
+            let is_near = far <= TOLERANCE;
+            assert_eq!(is_near, is_scaled, "{name} {flags:?}: {far}");
+            before = made.model();
+            kept.push(made);
         }
     }
 }

@@ -75,10 +75,13 @@ fn without_repeats(edit: &Edit) -> Edit {
     };
     let repeats = |r: &Rewired| r.op == "RotaryEmbedding" && repeated.iter().any(|n| is_same(n, r));
     edit.rewired.retain(|rewired| !repeats(rewired));
-    let of_shape = ["Shape", "Concat", "Expand"];
-    edit.added
-        .retain(|node| !of_shape.contains(&node.op.as_str()));
-    edit.constants.retain(|constant| constant.elements != 2);
+    let of_shape = ["Shape", "Slice", "Concat", "Expand"];
+    let (shapes, rest): (Vec<Added>, Vec<Added>) =
+        (edit.added.into_iter()).partition(|node| of_shape.contains(&node.op.as_str()));
+    let bounds: Vec<&String> = shapes.iter().flat_map(|node| &node.inputs).collect();
+    edit.constants
+        .retain(|constant| !bounds.contains(&&constant.name));
+    edit.added = rest;
     edit
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use posenc_ir::Tensor;
-use posenc_runtime::{Optimization, Session};
+use posenc_runtime::Optimization;
 
 use super::VerifyError;
 use super::compare::{Difference, compare};
@@ -70,10 +70,12 @@ impl<'a> Sweep<'a> {
             let mut own = vec![];
             for (i, at) in self.lengths.iter().enumerate() {
                 let site = format!("length {}, {}", at.sequence, target.setting(optimization));
-                let got = run_at(self.subject, session.as_mut(), *at, &site)?;
+                let fed = fed(self.subject, *at)?;
+                let got = run(session.as_mut(), &fed, &site)?;
                 let want = match (self.other, &mut against) {
                     (Some(other), Some(session)) => {
-                        Some(run_at(other, session.as_mut(), *at, &site)?)
+                        let fed = same_or_own(&fed, self::fed(other, *at)?);
+                        Some(run(session.as_mut(), &fed, &site)?)
                     }
                     _ => self.first.get(i).or(first.get(i)).cloned(),
                 };
@@ -141,14 +143,25 @@ impl<'a> Sweep<'a> {
     }
 }
 
-fn run_at(
-    subject: &Subject<'_>,
-    session: &mut dyn Session,
-    at: Lengths,
-    site: &str,
-) -> Result<Outputs, VerifyError> {
-    let fed = feeds(subject.model.graph(), subject.ports(), at, Padding::Right)?;
-    run(session, &fed, site)
+/// The inputs of a run.
+type Inputs = Vec<(String, Tensor)>;
+
+fn fed(subject: &Subject<'_>, at: Lengths) -> Result<Inputs, VerifyError> {
+    feeds(subject.model.graph(), subject.ports(), at, Padding::Right)
+}
+
+/// The inputs of another model, which are those of the first where both have one: which numbers an input is fed
+/// may depend on what was read of a model.
+fn same_or_own(first: &[(String, Tensor)], mut own: Inputs) -> Inputs {
+    for (name, tensor) in &mut own {
+        let same = first.iter().find(|(other, given)| {
+            other == name && given.dims() == tensor.dims() && given.dtype() == tensor.dtype()
+        });
+        if let Some((_, given)) = same {
+            *tensor = given.clone();
+        }
+    }
+    own
 }
 
 /// The outputs with zeros in place of what belongs to padding.
@@ -245,5 +258,31 @@ fn blank() -> Run {
         ok: false,
         first_divergence: None,
         placement: BTreeMap::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inputs_that_two_models_have_are_the_same() {
+        let input = |name: &str, numbers: &[i64]| {
+            (name.to_owned(), Tensor::from_i64(&[numbers.len()], numbers))
+        };
+        let first = [input("ids", &[5, 6]), input("mask", &[1])];
+        let own = vec![
+            input("ids", &[1, 2]),
+            input("mask", &[1, 1]),
+            input("places", &[0]),
+        ];
+        let fed = same_or_own(&first, own);
+        // Another size or name is another input.
+        let want = [
+            input("ids", &[5, 6]),
+            input("mask", &[1, 1]),
+            input("places", &[0]),
+        ];
+        assert_eq!(fed, want);
     }
 }
