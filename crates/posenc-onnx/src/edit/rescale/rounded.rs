@@ -44,7 +44,9 @@ pub(crate) fn behind(graph: &Graph, value: ValueId) -> Result<Vec<Scale>, NodeId
         for at in graph.uses(value) {
             let node = graph.node(at.node);
             let op = node.op();
-            let moves = is_layout(op) || is_copy(op) || op == "Concat";
+            // Integers beside these may have been rounded by another scale.
+            let joins = op == "Concat" && !is_integers;
+            let moves = is_layout(op) || is_copy(op) || joins;
             let is_integers = match op {
                 "QuantizeLinear" | "DequantizeLinear" if at.slot() == 0 => {
                     let scale = node.input(1).filter(|v| graph.constant(*v).is_some());
