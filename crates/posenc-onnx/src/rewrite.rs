@@ -37,6 +37,7 @@ use crate::record::{self, asked, written};
 use crate::report::{Endpoint, Guarantee, Rewrite};
 use crate::request::{Request, roles};
 use crate::spelling;
+use exact::LeftOut;
 use open_length::Opened;
 use rewritten::Respelled;
 pub(crate) use rewritten::Rewritten;
@@ -47,10 +48,10 @@ pub(crate) struct Planned<'a> {
     /// The model as it was read.
     model: &'a Model,
     /// The model without calls of functions, where it had some: layers that share a function get a
-    /// copy each. It has no quantization of positions and frequencies either.
+    /// copy each. Its rotations are not computed from quantized numbers either.
     flat: Option<Model>,
-    /// How many of these quantizations there were.
-    quantizations: usize,
+    /// What quantized them, where that was left out.
+    left_out: Option<LeftOut>,
     /// That model in the spelling that is read, where some of its operators have another.
     plain: Option<Model>,
     /// That model for sequences of any length, where it was of one and another is asked for.
@@ -86,7 +87,7 @@ pub(crate) fn plan<'a>(
         return Ok(Planned {
             model,
             flat: None,
-            quantizations: 0,
+            left_out: None,
             plain: None,
             opened: None,
             request,
@@ -98,12 +99,12 @@ pub(crate) fn plan<'a>(
     let mut flat = model.inlined()?;
     let mut plain = spelling::plain(flat.as_ref().unwrap_or(model), &options.roles);
     let mut branches = branches_of(plain.as_ref().or(flat.as_ref()).unwrap_or(model), &options);
-    let mut quantizations = 0;
+    let mut left_out = None;
     let read = flat.as_ref().unwrap_or(model);
     // Another form has to compute the same.
     let exact = (!request.is_only_form()).then(|| exact::exact(read, &branches, &options));
     if let Some(exact) = exact.flatten() {
-        quantizations = exact.pairs;
+        left_out = Some(exact.left_out);
         (flat, plain, branches) = (Some(exact.model), exact.plain, exact.branches);
     }
     let input = plain.as_ref().or(flat.as_ref()).unwrap_or(model);
@@ -120,7 +121,7 @@ pub(crate) fn plan<'a>(
     Ok(Planned {
         model,
         flat,
-        quantizations,
+        left_out,
         plain,
         opened,
         request,
@@ -169,7 +170,7 @@ impl Planned<'_> {
         let is_sorted = self.request.allowances.sort;
         let is_other = self.flat.is_some() || self.plain.is_some();
         let respelled = self.respelled();
-        let quantizations = self.quantizations;
+        let left_out = self.left_out;
         let unread = self.unread.clone();
         let flat = self.flat.clone();
         let request = self.request.clone();
@@ -182,13 +183,8 @@ impl Planned<'_> {
         let done = form::apply(done, options.as_ref(), &request);
         let mut done = done.map_err(RewriteError::of_edit)?;
         done.told = told;
-        if quantizations > 0 {
-            done.report.warnings.push(exact::note(quantizations));
-            if done.report.edits.is_empty() {
-                let found = &done.found;
-                done.report.edits = exact::changes(&done.model, found, quantizations);
-                done.report.guarantee = Guarantee::NewFunction;
-            }
+        if let Some(left_out) = left_out {
+            left_out.tell(&mut done);
         }
         done.respelled = spellings.filter(|_| !done.report.edits.is_empty());
         if done.report.edits.is_empty() {
@@ -270,7 +266,7 @@ impl Planned<'_> {
         let Self {
             model,
             flat,
-            quantizations: _,
+            left_out: _,
             plain,
             opened,
             request,

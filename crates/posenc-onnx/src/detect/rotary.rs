@@ -11,7 +11,7 @@ pub(crate) mod source;
 mod streams;
 mod switch;
 mod unexplained;
-mod unrounded;
+pub(crate) mod unrounded;
 
 use ndarray::Array2;
 use posenc_ir::{Model, NodeId, Use, ValueId};

@@ -1,16 +1,18 @@
-//! Leaving out the quantization of positions and frequencies, before rotations are rewritten.
+//! Leaving out the quantization of positions, frequencies, cosines and sines, before rotations are rewritten.
 //!
-//! A rotation that is computed from quantized numbers is another function than the one that was meant.
+//! Numbers of another scaling have another range, and a rotation that is computed from coarsely quantized ones is
+//! another function than the one that was meant.
 
 use posenc_ir::Model;
 use serde_json::{Value, json};
 
+use super::rewritten::Rewritten;
 use super::summary::{Changed, edits};
 use crate::detect::branches::{Branch, branches as branches_of};
 use crate::detect::rotary::quantized;
 use crate::detect::{Found, Options, detect};
 use crate::inspect::entries;
-use crate::report::Edit;
+use crate::report::{Edit, Guarantee};
 use crate::spelling;
 
 /// A model whose rotations are computed from exact numbers.
@@ -21,16 +23,29 @@ pub(super) struct Exact {
     pub(super) plain: Option<Model>,
     /// What was found in it.
     pub(super) branches: Vec<Branch>,
-    /// How many pairs of `QuantizeLinear` and `DequantizeLinear` were left out.
-    pub(super) pairs: usize,
+    pub(super) left_out: LeftOut,
+}
+
+/// The pairs of `QuantizeLinear` and `DequantizeLinear` that were left out.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LeftOut {
+    /// How many.
+    pairs: usize,
+    /// Whether a rotation was another function with them.
+    is_coarse: bool,
 }
 
 /// The model with exact rotations; `None` where none is computed from quantized numbers. `branches` are those of
 /// its spelling that is read.
 pub(super) fn exact(model: &Model, branches: &[Branch], options: &Options) -> Option<Exact> {
-    branches
-        .iter()
-        .find(|own| !own.found.quantized.is_empty())?;
+    let is_coarse = branches.iter().any(|own| !own.found.quantized.is_empty());
+    let is_rotated = branches.iter().any(|own| !own.found.rotary.is_empty());
+    let mut nodes = model.graph().nodes();
+    let mut is_rounded = || nodes.any(|(_, node)| node.is("QuantizeLinear"));
+    let is_meant = is_coarse || is_rotated && is_rounded();
+    if !is_meant {
+        return None;
+    }
     let (model, pairs) = quantized::exact(model, &detect(model, options))?;
     let plain = spelling::plain(&model, &options.roles);
     let branches = branches_of(plain.as_ref().unwrap_or(&model), options);
@@ -38,31 +53,39 @@ pub(super) fn exact(model: &Model, branches: &[Branch], options: &Options) -> Op
         model,
         plain,
         branches,
-        pairs,
+        left_out: LeftOut { pairs, is_coarse },
     })
 }
 
-/// What a user should know.
-pub(super) fn note(pairs: usize) -> String {
-    format!(
-        "the rotations were computed from quantized positions or frequencies, and are not any more: pairs of \
-         QuantizeLinear and DequantizeLinear that were left out: {pairs}"
-    )
-}
-
-/// The edits where nothing else changes. `found` is what is found in the result.
-pub(super) fn changes(result: &Model, found: &Found, pairs: usize) -> Vec<Edit> {
-    let changed = Changed {
-        sites: found.rotary.iter().map(|own| (own.site, None)).collect(),
-        nodes_removed: 2 * pairs,
-        ..Changed::default()
-    };
-    let to = entries(result, found);
-    let mut all = edits(found, &[changed], &to, &to, &|_| None);
-    for edit in &mut all {
-        mark(&mut edit.from);
+impl LeftOut {
+    /// Tells what was left out where a model is rewritten. A rotation that was another function is an edit of its own.
+    pub(super) fn tell(self, done: &mut Rewritten) {
+        if done.report.edits.is_empty() && self.is_coarse {
+            done.report.edits = self.edits(&done.model, &done.found);
+            done.report.guarantee = Guarantee::NewFunction;
+        }
+        if !done.report.edits.is_empty() {
+            done.report.warnings.push(format!(
+                "the rotations were computed from quantized numbers, and are not any more: pairs of \
+                 QuantizeLinear and DequantizeLinear that were left out: {}",
+                self.pairs
+            ));
+        }
     }
-    all
+
+    fn edits(self, result: &Model, found: &Found) -> Vec<Edit> {
+        let changed = Changed {
+            sites: found.rotary.iter().map(|own| (own.site, None)).collect(),
+            nodes_removed: 2 * self.pairs,
+            ..Changed::default()
+        };
+        let to = entries(result, found);
+        let mut all = edits(found, &[changed], &to, &to, &|_| None);
+        for edit in &mut all {
+            mark(&mut edit.from);
+        }
+        all
+    }
 }
 
 /// Says of the rotation in a description that it is computed from quantized numbers.

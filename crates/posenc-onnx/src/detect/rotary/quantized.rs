@@ -19,8 +19,9 @@ use crate::graph::region::reads;
 pub(crate) fn exact(model: &Model, found: &Found) -> Option<(Model, usize)> {
     let graph = model.graph();
     let mut all = roundings(graph);
-    let sides = found.quantized.iter();
-    let sides = sides.flat_map(|own| [&own.site.query, &own.site.key]);
+    let sites = found.quantized.iter().map(|own| &own.site);
+    let sites = sites.chain(&found.rotary);
+    let sides = sites.flat_map(|site| [&site.query, &site.key]);
     let entries = sides.flat_map(|side| &side.region.entries);
     let mut stack: Vec<ValueId> = entries
         .filter_map(|at| graph.node(at.node).input(at.slot()))

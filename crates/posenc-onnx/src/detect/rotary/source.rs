@@ -18,6 +18,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::matrices::matrices_again;
 use super::read::read_again;
 use super::site::Rotation;
+use super::unrounded::unrounded;
 use crate::detect::found::Found;
 use crate::detect::rotary::site::RotaryOperand;
 use crate::graph::dataflow::Class;
@@ -35,6 +36,9 @@ pub(crate) fn source(
     found: &Found,
     half: &RotaryOperand,
 ) -> Result<RotarySource, String> {
+    // Codes would not survive rounding to integers.
+    let exact = unrounded(model, &found.trace);
+    let model = exact.as_ref().unwrap_or(model);
     let cone = Cone::of(model.graph(), &found.classes, half);
     if cone.waves.is_empty() {
         tables(model, found, half, &cone)

@@ -11,7 +11,7 @@ const MOST: usize = 1 << 20;
 
 /// The model without the rounding that changes numbers of the trial run, as cos and sin, by no more than
 /// `STEP`; `None` where there is none. Nodes and values that stay keep their numbers.
-pub(super) fn unrounded(model: &Model, trace: &Trace) -> Option<Model> {
+pub(crate) fn unrounded(model: &Model, trace: &Trace) -> Option<Model> {
     let all = roundings(model.graph());
     let fine = all.into_iter().filter(|pair| !is_coarse(trace, pair));
     without(model, &fine.collect::<Vec<_>>())

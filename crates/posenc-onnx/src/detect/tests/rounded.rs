@@ -5,7 +5,7 @@ use crate::detect::finding::Encoding;
 use crate::report::Guarantee;
 use crate::rewrite::rewrite;
 use posenc_encodings::kind::{Form, Kind};
-use posenc_ir::Tensor;
+use posenc_ir::{Node, Tensor};
 
 /// What a table of sines and cosines reads as, whose numbers are changed.
 fn read(change: impl Fn(f64) -> f64) -> Vec<Kind> {
@@ -187,6 +187,15 @@ fn a_rotation_by_quantized_angles_is_named_and_rescaled_by_exact_ones() {
     }
 }
 
+/// The scales of all roundings.
+fn scales(model: &Model) -> Vec<f64> {
+    let graph = model.graph();
+    let nodes = graph.nodes().map(|(_, node)| node);
+    let roundings = nodes.filter(|node| matches!(node.op(), "QuantizeLinear" | "DequantizeLinear"));
+    let scale = |node: &Node| graph.constant(node.input(1)?)?.get_f64(0);
+    roundings.filter_map(scale).collect()
+}
+
 #[test]
 fn ranges_of_rounded_rotations_grow_with_the_factor_on_them() {
     let by = 1.0 / 127.0;
@@ -199,13 +208,7 @@ fn ranges_of_rounded_rotations_grow_with_the_factor_on_them() {
     let factor = 0.1 * 4f64.ln() + 1.0;
     for (law, wanted) in [(LawName::Linear, by), (LawName::Yarn, factor * by)] {
         let model = rescale(law, At::Rotated).unwrap();
-        let graph = model.graph();
-        let nodes = graph.nodes().map(|(_, node)| node);
-        let roundings =
-            nodes.filter(|node| matches!(node.op(), "QuantizeLinear" | "DequantizeLinear"));
-        let scales: Vec<f64> = roundings
-            .filter_map(|node| graph.constant(node.input(1)?)?.get_f64(0))
-            .collect();
+        let scales = scales(&model);
         // Those of queries and keys.
         assert_eq!(scales.len(), 4, "{law:?}");
         let far = |scale: &f64| (scale - wanted).abs() > 1e-7;
@@ -214,8 +217,12 @@ fn ranges_of_rounded_rotations_grow_with_the_factor_on_them() {
     assert!(rescale(LawName::Linear, At::RotatedByComputedScale).is_ok());
     let why = rescale(LawName::Yarn, At::RotatedByComputedScale).unwrap_err();
     assert!(why.contains("a range that cannot"), "{why}");
-    for (law, at) in [(LawName::Yarn, At::Waves), (LawName::Linear, At::Products)] {
-        let why = rescale(law, at).unwrap_err();
-        assert!(why.contains("before it is quantized"), "{why}");
+    // Cosines are exact then, and the ranges of products are those of queries and keys times the factor.
+    for (at, roundings) in [(At::Waves, 0), (At::Products, 4)] {
+        let model = rescale(LawName::Yarn, at).unwrap();
+        let scales = scales(&model);
+        assert_eq!(scales.len(), roundings);
+        let far = |scale: &f64| (scale - factor * by).abs() > 1e-7;
+        assert!(!scales.iter().any(far), "{scales:?}");
     }
 }

@@ -165,10 +165,13 @@ impl Collector<'_> {
             if growth <= 1.0 + TOLERANCE {
                 continue;
             }
-            if let Some(node) = rounded::within(graph, &half.region) {
-                return refuse(node);
+            // Within an operator of attention, nothing is rounded.
+            if half.region.inside.is_some() {
+                continue;
             }
-            wide.push((half.region.output, growth));
+            let entries = half.region.entries.iter();
+            let outputs = entries.flat_map(|at| graph.node(at.node).outputs());
+            wide.extend(outputs.flatten().map(|value| (*value, growth)));
             both *= growth;
         }
         wide.extend(attention.product.map(|product| (product, both)));
