@@ -64,6 +64,14 @@ fn made(model: &Path, flags: &[&str]) -> Made {
     }
 }
 
+/// A config in a folder, and its path.
+fn written(config: &Value) -> (TempDir, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("config.json");
+    fs::write(&file, config.to_string()).unwrap();
+    (folder, file.display().to_string())
+}
+
 /// The largest difference from PyTorch over all runs.
 fn far(backend: &dyn Backend, model: &Path, runs: &[fixture::Run]) -> f64 {
     let mut session = load(backend, model);
@@ -134,10 +142,7 @@ fn a_rescale_in_another_form_computes_what_pytorch_computes() {
         let fixture = Fixture::named(name);
         for law in ["yarn", "dynamic", "longrope"] {
             let oracle = fixture.oracle(law);
-            let folder = tempfile::tempdir().unwrap();
-            let config = folder.path().join("config.json");
-            fs::write(&config, oracle.config.to_string()).unwrap();
-            let config = config.display().to_string();
+            let (_folder, config) = written(&oracle.config);
             let flags = ["--to", "rope", "--hf-config", &config, "--form", form];
             let made = made(&fixture.model(), &flags);
             assert!(made.forms().iter().all(|own| own == form), "{name} {law}");
@@ -156,10 +161,7 @@ fn steps_on_the_cache_compute_what_pytorch_computes_in_every_form() {
     for name in ["llama/optimum", "gpt_neox/optimum"] {
         let fixture = Fixture::named(name);
         let oracle = fixture.oracle("yarn");
-        let folder = tempfile::tempdir().unwrap();
-        let config = folder.path().join("config.json");
-        fs::write(&config, oracle.config.to_string()).unwrap();
-        let config = config.display().to_string();
+        let (_folder, config) = written(&oracle.config);
         let run = &oracle.runs["long"];
         let ids = run.inputs["input_ids"].to_i64s().unwrap();
         let steps = 12;

@@ -41,15 +41,12 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<ExitCode> {
     let [tools, packages, models, bundle] =
         ["tools", "packages", "models", "bundle"].map(|name| folder.join(name));
     let scripts = Scripts::prepare(root, &tools, &PACKAGES)?;
-    let is_there = || packages.join("onnxruntime").is_dir();
-    if !is_there() {
-        let runtime = Package {
-            name: RUNTIME,
-            folder: &packages,
-            options: &[&[]],
-        };
-        runtime.install(is_there)?;
-    }
+    let runtime = Package {
+        name: RUNTIME,
+        folder: &packages,
+        options: &[&[]],
+    };
+    runtime.provide(|| packages.join("onnxruntime").is_dir())?;
     if !models.is_dir() {
         scripts.call(&root.join("fixtures/gpu_models.py"), &[&models])?;
     }

@@ -22,6 +22,14 @@ pub(crate) struct Package<'a> {
 }
 
 impl Package<'_> {
+    /// Installs the package where it is not there yet.
+    pub(crate) fn provide(&self, is_there: impl Fn() -> bool) -> Result<()> {
+        match is_there() {
+            true => Ok(()),
+            false => self.install(is_there),
+        }
+    }
+
     /// Installs the package until `is_there`.
     pub(crate) fn install(&self, is_there: impl Fn() -> bool) -> Result<()> {
         let python = python()?;

@@ -30,16 +30,7 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
         _ => bail!("`cargo xtask schema` takes nothing but `--check`"),
     };
     let folder = install(root)?;
-    let runtime = folder.join("onnxruntime");
-    let is_there = || runtime.is_dir();
-    if !is_there() {
-        let package = Package {
-            name: RUNTIME,
-            folder: &folder,
-            options: &[&[]],
-        };
-        package.install(is_there)?;
-    }
+    provide(RUNTIME, &folder, "onnxruntime")?;
     let printed = Command::new(python()?)
         .args(["-c", SCRIPT])
         .env("PYTHONPATH", &folder)
@@ -64,14 +55,16 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
 /// The folder of the package, which is installed if it is not there yet.
 pub(crate) fn install(root: &Path) -> Result<PathBuf> {
     let folder = root.join(FOLDER);
-    let is_there = || folder.join("onnx").is_dir();
-    if !is_there() {
-        let package = Package {
-            name: PACKAGE,
-            folder: &folder,
-            options: &[&[]],
-        };
-        package.install(is_there)?;
-    }
+    provide(PACKAGE, &folder, "onnx")?;
     Ok(folder)
+}
+
+/// Installs a package that has a module of this name.
+fn provide(name: &str, folder: &Path, module: &str) -> Result<()> {
+    let package = Package {
+        name,
+        folder,
+        options: &[&[]],
+    };
+    package.provide(|| folder.join(module).is_dir())
 }

@@ -93,6 +93,12 @@ impl Request {
         stack && !site.cross && layers.is_none_or(|l| l.contains(site.place.layer))
     }
 
+    /// Whether a site is chosen, or is cross-attention of a stack that is chosen whole: it is no layer of its own.
+    pub(crate) fn covers(&self, site: &Site) -> bool {
+        let stack = self.stack.is_none_or(|s| site.place.stack == Some(s));
+        self.names(site) || stack && self.layers.is_none()
+    }
+
     /// Whether rotations keep their frequencies, and only their tables may get more rows.
     pub(crate) fn keeps_frequencies(&self) -> bool {
         self.scale.is_none() && self.hf_config.is_none() && self.parameters.theta.is_none()

@@ -101,9 +101,7 @@ pub(crate) fn plan<'a>(
     let mut branches = branches_of(plain.as_ref().or(flat.as_ref()).unwrap_or(model), &options);
     let mut left_out = None;
     let read = flat.as_ref().unwrap_or(model);
-    // Another form has to compute the same.
-    let exact = (!request.is_only_form()).then(|| exact::exact(read, &branches, &options));
-    if let Some(exact) = exact.flatten() {
+    if let Some(exact) = exact::exact(read, &branches, &options, &request) {
         left_out = Some(exact.left_out);
         (flat, plain, branches) = (Some(exact.model), exact.plain, exact.branches);
     }

@@ -212,6 +212,15 @@ impl Sketch {
         self.op("Add", &[x, &y])
     }
 
+    /// Values weighted by the softmax of queries and keys, all of them in heads: `[batch, sequence, features]`.
+    pub(crate) fn weighted(&mut self, q: &str, k: &str, v: &str) -> String {
+        let k = self.transpose(k, &[0, 1, 3, 2]);
+        let scores = self.op("MatMul", &[q, &k]);
+        let weights = self.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
+        let y = self.op("MatMul", &[&weights, v]);
+        self.merged(&y)
+    }
+
     /// Scores of heads `[batch, heads, sequence, keys]`, and the values that they weight.
     pub(crate) fn scored(&mut self, x: &str, keys: &str) -> [String; 2] {
         let q = self.headed(x);

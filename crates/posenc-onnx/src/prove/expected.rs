@@ -2,7 +2,7 @@
 
 use posenc_ir::Model;
 
-use crate::detect::rotary::source::{RotarySource, Table, Wave, source};
+use crate::detect::rotary::source::{RotarySource, Sources, Table, Wave};
 use crate::detect::{Found, RotarySite};
 use crate::prove::VerifyError;
 use crate::prove::cutout::waves;
@@ -80,8 +80,9 @@ const LENGTH: usize = 4096;
 /// When the metadata names an invalid scaling.
 pub(crate) fn expectations(model: &Model, found: &Found) -> Result<Vec<Expected>, VerifyError> {
     let record = record(model);
+    let sources = Sources::of(model, found);
     let expected = |site: &RotarySite| -> Result<Expected, VerifyError> {
-        let mut expected = as_read(model, found, site);
+        let mut expected = as_read((model, found), &sources, site);
         let Some(record) = &record else {
             return Ok(expected);
         };
@@ -171,13 +172,13 @@ fn shortest(found: &Found) -> Option<usize> {
 }
 
 /// The rotation that detection read.
-fn as_read(model: &Model, found: &Found, site: &RotarySite) -> Expected {
+fn as_read((model, found): (&Model, &Found), sources: &Sources<'_>, site: &RotarySite) -> Expected {
     let rope = &site.query.rotation.rope;
     let total = found.lengths.past + found.lengths.sequence;
     let mut inv_freq = rope.inv_freq.clone();
     let mut max_length = shortest(found).unwrap_or(LENGTH);
     if !waves(model, found, &site.query.region) {
-        max_length = match source(model, found, &site.query) {
+        max_length = match sources.find(&site.query) {
             Ok(RotarySource::Tables(tables)) => {
                 refine(model, &tables, &mut inv_freq).min(max_length)
             }

@@ -13,6 +13,7 @@ use crate::detect::rotary::quantized;
 use crate::detect::{Found, Options, detect};
 use crate::inspect::entries;
 use crate::report::{Edit, Guarantee};
+use crate::request::Request;
 use crate::spelling;
 
 /// A model whose rotations are computed from exact numbers.
@@ -35,9 +36,17 @@ pub(super) struct LeftOut {
     is_coarse: bool,
 }
 
-/// The model with exact rotations; `None` where none is computed from quantized numbers. `branches` are those of
-/// its spelling that is read.
-pub(super) fn exact(model: &Model, branches: &[Branch], options: &Options) -> Option<Exact> {
+/// The model with exact rotations at the sites of a request; `None` where none is computed from quantized numbers,
+/// and where another form has to compute the same. `branches` are those of its spelling that is read.
+pub(super) fn exact(
+    model: &Model,
+    branches: &[Branch],
+    options: &Options,
+    request: &Request,
+) -> Option<Exact> {
+    if request.is_only_form() {
+        return None;
+    }
     let is_coarse = branches.iter().any(|own| !own.found.quantized.is_empty());
     let is_rotated = branches.iter().any(|own| !own.found.rotary.is_empty());
     let mut nodes = model.graph().nodes();
@@ -46,7 +55,8 @@ pub(super) fn exact(model: &Model, branches: &[Branch], options: &Options) -> Op
     if !is_meant {
         return None;
     }
-    let (model, pairs) = quantized::exact(model, &detect(model, options))?;
+    let found = detect(model, options);
+    let (model, pairs) = quantized::exact(model, &found, |site| request.covers(site))?;
     let plain = spelling::plain(&model, &options.roles);
     let branches = branches_of(plain.as_ref().unwrap_or(&model), options);
     Some(Exact {

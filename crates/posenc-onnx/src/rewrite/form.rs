@@ -43,9 +43,13 @@ pub(super) fn apply(
         // Layers and stacks that the model lacks are refused.
         chosen(context.found, request)?;
     }
-    check_read(&context, form, |site| names(context.found, request, site))?;
-    let mut sites = context.found.rotary.iter();
-    if !sites.any(|own| own.form != form && names(context.found, request, own.site)) {
+    let found = context.found;
+    check_read(&context, form, |site| {
+        request.covers(&found.attention[site])
+    })?;
+    let is_other =
+        |own: &RotarySite| own.form != form && request.covers(&found.attention[own.site]);
+    if !found.rotary.iter().any(is_other) {
         return Ok(done);
     }
     let Some(options) = options else {
@@ -60,7 +64,10 @@ pub(super) fn apply(
         model: &done.model,
         found: before,
     };
-    let Some(made) = reform(&context, form, |site| names(before, request, site))? else {
+    let Some(made) = reform(&context, form, |site| {
+        request.covers(&before.attention[site])
+    })?
+    else {
         return Ok(done);
     };
     let after = detect(&made.model, options);
@@ -98,14 +105,6 @@ pub(super) fn apply(
     done.model = made.model;
     done.found = after;
     Ok(done)
-}
-
-/// Whether the rotation of a site is chosen.
-fn names(found: &Found, request: &Request, site: usize) -> bool {
-    let site = &found.attention[site];
-    let stack = request.stack.is_none_or(|s| site.place.stack == Some(s));
-    // Cross-attention is no layer of its own.
-    request.names(site) || stack && request.layers.is_none()
 }
 
 /// Converts the model to the first opset with `RotaryEmbedding`.

@@ -10,33 +10,50 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::cache::RotationCache;
 use super::unrounded::{Rounding, roundings, without};
 use super::{SideReading, difference, read_sides};
+use crate::attention::Site;
 use crate::detect::found::Found;
-use crate::detect::rotary::site::QuantizedSite;
+use crate::detect::rotary::site::{QuantizedSite, RotarySite};
 use crate::graph::region::reads;
 
-/// The model without the quantization of what its rotations are computed from, and how many quantizations were
-/// left out; `None` where there is none. `found` is what was found in the model.
-pub(crate) fn exact(model: &Model, found: &Found) -> Option<(Model, usize)> {
-    let graph = model.graph();
-    let mut all = roundings(graph);
+/// The model without the quantization of what the rotations of some sites are computed from, and how many
+/// quantizations were left out; `None` where there is none, or one that other sites read too. `found` is what was
+/// found in the model.
+pub(crate) fn exact(
+    model: &Model,
+    found: &Found,
+    is_meant: impl Fn(&Site) -> bool,
+) -> Option<(Model, usize)> {
     let sites = found.quantized.iter().map(|own| &own.site);
     let sites = sites.chain(&found.rotary);
-    let sides = sites.flat_map(|site| [&site.query, &site.key]);
+    let (meant, others): (Vec<_>, Vec<_>) =
+        sites.partition(|own| is_meant(&found.attention[own.site]));
+    let [meant, others] = [meant, others].map(|sites| computed_from(model, found, &sites));
+    let mut all = roundings(model.graph());
+    all.retain(|pair| meant.contains(&pair.after));
+    if all.iter().any(|pair| others.contains(&pair.after)) {
+        return None;
+    }
+    Some((without(model, &all)?, all.len()))
+}
+
+/// Every value without content that rotations are computed from.
+fn computed_from(model: &Model, found: &Found, sites: &[&RotarySite]) -> FxHashSet<ValueId> {
+    let graph = model.graph();
+    let sides = sites.iter().flat_map(|site| [&site.query, &site.key]);
     let entries = sides.flat_map(|side| &side.region.entries);
     let mut stack: Vec<ValueId> = entries
         .filter_map(|at| graph.node(at.node).input(at.slot()))
         .collect();
-    let mut before = FxHashSet::default();
+    let mut all = FxHashSet::default();
     while let Some(value) = stack.pop() {
-        if found.is_content(value) || !before.insert(value) {
+        if found.is_content(value) || !all.insert(value) {
             continue;
         }
         if let Some((id, _)) = graph.producer(value) {
             stack.extend(reads(graph, id));
         }
     }
-    all.retain(|pair| before.contains(&pair.after));
-    Some((without(model, &all)?, all.len()))
+    all
 }
 
 /// Reads the sites that are no rotations once more, as they would be without quantization. `run` is a

@@ -8,6 +8,7 @@ mod cone;
 mod data;
 mod table;
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use ndarray::{ArrayD, IxDyn};
@@ -27,23 +28,35 @@ pub(crate) use cone::derives;
 pub(crate) use data::{Column, Computed, RotarySource, Table, Wave};
 use table::TableProbe;
 
-/// Finds where the graph stores the numbers of a rotation.
-///
-/// # Errors
-/// A sentence with the reason why no constant contains them.
-pub(crate) fn source(
-    model: &Model,
-    found: &Found,
-    half: &RotaryOperand,
-) -> Result<RotarySource, String> {
-    // Codes would not survive rounding to integers.
-    let exact = unrounded(model, &found.trace);
-    let model = exact.as_ref().unwrap_or(model);
-    let cone = Cone::of(model.graph(), &found.classes, half);
-    if cone.waves.is_empty() {
-        tables(model, found, half, &cone)
-    } else {
-        computed(model, found, half, cone)
+/// Finds where a graph stores the numbers of its rotations.
+#[derive(Debug)]
+pub(crate) struct Sources<'a> {
+    /// The model without rounding to integers and back, which codes would not survive.
+    model: Cow<'a, Model>,
+    found: &'a Found,
+}
+
+impl<'a> Sources<'a> {
+    pub(crate) fn of(model: &'a Model, found: &'a Found) -> Self {
+        let exact = unrounded(model, &found.trace);
+        Self {
+            model: exact.map_or(Cow::Borrowed(model), Cow::Owned),
+            found,
+        }
+    }
+
+    /// Where the numbers of a rotation are.
+    ///
+    /// # Errors
+    /// A sentence with the reason why no constant contains them.
+    pub(crate) fn find(&self, half: &RotaryOperand) -> Result<RotarySource, String> {
+        let (model, found) = (&*self.model, self.found);
+        let cone = Cone::of(model.graph(), &found.classes, half);
+        if cone.waves.is_empty() {
+            tables(model, found, half, &cone)
+        } else {
+            computed(model, found, half, cone)
+        }
     }
 }
 

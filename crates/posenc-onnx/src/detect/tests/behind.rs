@@ -144,11 +144,7 @@ fn scaled(on: Side, factor: f64) -> Model {
         turn(&mut s, &x, on_key),
         s.headed(&x),
     );
-    let k = s.transpose(&k, &[0, 1, 3, 2]);
-    let scores = s.op("MatMul", &[&q, &k]);
-    let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
-    let y = s.op("MatMul", &[&weights, &v]);
-    let y = s.merged(&y);
+    let y = s.weighted(&q, &k, &v);
     s.model(17, &[&y])
 }
 

@@ -187,6 +187,62 @@ fn a_rotation_by_quantized_angles_is_named_and_rescaled_by_exact_ones() {
     }
 }
 
+/// Two layers that are rotated by quantized angles, the same or each by its own.
+fn two_layers(are_shared: bool) -> Model {
+    let mut s = Sketch::default();
+    let mut x = s.embedded();
+    let by_angles = |s: &mut Sketch| {
+        let angles = angles(s);
+        let angles = to_integers(s, &angles, [[0.05; 2], [0.0; 2]]);
+        waves(s, &angles)
+    };
+    let mut first = None;
+    for _ in 0..2 {
+        let (cos, sin) = match first.take().filter(|_| are_shared) {
+            Some(first) => first,
+            None => by_angles(&mut s),
+        };
+        let [q, k, v] = [0; 3].map(|_| s.headed(&x));
+        let [q, k] = [q, k].map(|x| {
+            let other = swapped(&mut s, &x);
+            let parts = [s.op("Mul", &[&x, &cos]), s.op("Mul", &[&other, &sin])];
+            s.op("Add", &[&parts[0], &parts[1]])
+        });
+        first = Some((cos, sin));
+        let y = attend(&mut s, &q, &k, &v);
+        let y = s.merged(&y);
+        x = s.op("Add", &[&x, &y]);
+    }
+    s.model(17, &[&x])
+}
+
+#[test]
+fn the_quantization_of_a_layer_that_is_not_chosen_stays() {
+    let roundings = |model: &Model| {
+        let nodes = model.graph().nodes();
+        nodes.filter(|(_, node)| node.is("QuantizeLinear")).count()
+    };
+    let remove = |mut model: Model, layers: Option<&str>| {
+        let request = Request {
+            to: Some(Kind::None),
+            layers: layers.map(|layers| layers.parse().unwrap()),
+            ..Request::default()
+        };
+        let done = rewrite(&mut model, &request);
+        done.map(|_| roundings(&model))
+            .map_err(|why| why.to_string())
+    };
+    assert_eq!(remove(two_layers(false), Some("0")), Ok(1));
+    assert_eq!(remove(two_layers(false), None), Ok(0));
+    assert_eq!(remove(two_layers(true), None), Ok(0));
+    assert_eq!(remove(two_layers(true), Some("0")), Ok(1));
+    // Pairs that the other layer reads too are not scaled without it.
+    let mut request = rescaled_by(LawName::Linear, 4.0);
+    request.layers = Some("0".parse().unwrap());
+    let why = rewrite(&mut two_layers(true), &request).unwrap_err();
+    assert!(why.to_string().contains("quantized"), "{why}");
+}
+
 /// The scales of all roundings.
 fn scales(model: &Model) -> Vec<f64> {
     let graph = model.graph();

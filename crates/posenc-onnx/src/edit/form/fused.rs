@@ -2,11 +2,10 @@
 
 use posenc_ir::eval::Trace;
 use posenc_ir::{Emitter, NodeId, Tensor, ValueId};
-use rustc_hash::FxHashSet;
 
 use super::waves::{Source, Waves};
 use crate::detect::RotaryOperand;
-use crate::graph::region::{reads, shape_only};
+use crate::graph::sizes::is_of_sizes;
 
 impl Waves<'_> {
     /// Those of the standard operator: of each token, or rows that positions pick.
@@ -105,26 +104,7 @@ impl Waves<'_> {
             })
         };
         let counts = is_counted(trace, [sequences, tokens]) && is_counted(run, [wide, long]);
-        (is_flat && counts && self.is_of_sizes(picks)).then_some(whole)
-    }
-
-    /// Whether a value is computed of sizes alone.
-    fn is_of_sizes(&self, value: ValueId) -> bool {
-        let graph = self.context.graph();
-        let mut stack = vec![value];
-        let mut seen = FxHashSet::default();
-        while let Some(value) = stack.pop() {
-            if !seen.insert(value) || graph.constant(value).is_some() {
-                continue;
-            }
-            let Some((id, _)) = graph.producer(value) else {
-                return false;
-            };
-            if !shape_only(graph, id) {
-                stack.extend(reads(graph, id));
-            }
-        }
-        true
+        (is_flat && counts && is_of_sizes(graph, picks)).then_some(whole)
     }
 }
 

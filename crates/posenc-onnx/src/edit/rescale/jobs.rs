@@ -8,7 +8,7 @@ use rustc_hash::FxHashSet;
 use super::rounded::Scale;
 use super::{law, rounded};
 use crate::detect::rotary::TOLERANCE;
-use crate::detect::rotary::source::{RotarySource, Table, source};
+use crate::detect::rotary::source::{RotarySource, Sources, Table};
 use crate::detect::{Found, RotaryOperand, RotarySite};
 use crate::error::{Refusal, RewriteError};
 use crate::plan::rescale::{Plan, Target, is_already, softmax_factor};
@@ -44,9 +44,11 @@ pub(crate) struct Jobs {
 /// or sites that share constants have different targets or are not all in the plan.
 pub(crate) fn jobs(model: &Model, found: &Found, plan: &Plan) -> Result<Jobs, RewriteError> {
     let record = record(model);
+    let sources = Sources::of(model, found);
     let mut collector = Collector {
         model,
         found,
+        sources: &sources,
         record: record.as_ref(),
         jobs: vec![],
         ranges: BTreeMap::new(),
@@ -58,7 +60,7 @@ pub(crate) fn jobs(model: &Model, found: &Found, plan: &Plan) -> Result<Jobs, Re
         let keeps_rows = is_already(record.as_ref(), site, target);
         let mut is_short = |half: &RotaryOperand| {
             let known = short.entry(inputs(model, half));
-            *known.or_insert_with(|| is_short(model, found, half, plan))
+            *known.or_insert_with(|| is_short(&sources, found, half, plan))
         };
         if keeps_rows && ![&site.query, &site.key].into_iter().any(&mut is_short) {
             continue;
@@ -68,7 +70,7 @@ pub(crate) fn jobs(model: &Model, found: &Found, plan: &Plan) -> Result<Jobs, Re
         }
         collector.widen(site, target)?;
     }
-    refuse_bystanders(model, found, plan, &collector.jobs)?;
+    refuse_bystanders((model, found), &sources, plan, &collector.jobs)?;
     Ok(Jobs {
         all: collector.jobs,
         ranges: collector.ranges,
@@ -79,6 +81,7 @@ pub(crate) fn jobs(model: &Model, found: &Found, plan: &Plan) -> Result<Jobs, Re
 struct Collector<'a> {
     model: &'a Model,
     found: &'a Found,
+    sources: &'a Sources<'a>,
     /// What an earlier rewrite wrote.
     record: Option<&'a Record>,
     jobs: Vec<Job>,
@@ -101,8 +104,8 @@ impl Collector<'_> {
         let at = match self.by_inputs.get(&inputs) {
             Some(at) => *at,
             None => {
-                let source = source(self.model, self.found, half)
-                    .map_err(|why| self.without_source(site, half, &why.to_string()))?;
+                let source = self.sources.find(half);
+                let source = source.map_err(|why| self.without_source(site, half, &why))?;
                 if !keeps_rows && let RotarySource::Tables(tables) = &source {
                     self.check_rows(site, half, tables)?;
                 }
@@ -258,14 +261,14 @@ fn inputs(model: &Model, half: &RotaryOperand) -> Vec<ValueId> {
 }
 
 /// Whether a rotation reads a table that is shorter than the planned length and can be extended.
-fn is_short(model: &Model, found: &Found, half: &RotaryOperand, plan: &Plan) -> bool {
+fn is_short(sources: &Sources<'_>, found: &Found, half: &RotaryOperand, plan: &Plan) -> bool {
     let Some(wanted) = plan.max_length.and_then(|n| i64::try_from(n).ok()) else {
         return false;
     };
     if found.ports.fixed_sequence().is_some() {
         return false;
     }
-    match source(model, found, half) {
+    match sources.find(half) {
         Ok(RotarySource::Tables(tables)) => tables.iter().any(|t| t.end() < wanted),
         Ok(RotarySource::Computed(_)) | Err(_) => false,
     }
@@ -299,8 +302,8 @@ fn merge(into: &mut RotarySource, other: RotarySource) {
 
 /// A site that is not part of the plan must not change.
 fn refuse_bystanders(
-    model: &Model,
-    found: &Found,
+    (model, found): (&Model, &Found),
+    sources: &Sources<'_>,
     plan: &Plan,
     jobs: &[Job],
 ) -> Result<(), RewriteError> {
@@ -310,7 +313,7 @@ fn refuse_bystanders(
             continue;
         }
         for half in [&site.query, &site.key] {
-            let Ok(source) = source(model, found, half) else {
+            let Ok(source) = sources.find(half) else {
                 continue;
             };
             let mut changed = jobs.iter().filter(|j| !j.keeps_rows);
