@@ -47,6 +47,7 @@ pub(crate) mod tolerance;
 pub(crate) mod trial;
 pub(crate) mod types;
 mod verify;
+pub(crate) mod whole;
 
 pub use error::{Reason, VerifyError};
 pub(crate) use expected::{check_record, expectations};

@@ -77,8 +77,8 @@ pub struct Request {
     /// The form of the encoding in the graph; `None`: rotations keep theirs, and what is inserted
     /// is made of plain operators.
     pub form: Option<Form>,
-    /// The runtime that the result is for.
-    pub target: Target,
+    /// The runtime that the result is for; `None`: any that runs the model as it is.
+    pub target: Option<Target>,
     /// Roles of inputs that cannot be inferred, by name.
     pub input_roles: BTreeMap<String, InputRole>,
     /// What is done only where it is allowed.
@@ -120,7 +120,6 @@ impl Request {
             ..Allowances::default()
         };
         let only = Self {
-            target: self.target,
             model_config: self.model_config.clone(),
             input_roles: self.input_roles.clone(),
             allowances: sort,
@@ -129,7 +128,8 @@ impl Request {
         *self == only
     }
 
-    /// Whether nothing but the form of rotations changes, and perhaps the order of nodes.
+    /// Whether nothing but the form of rotations changes, as a form or a runtime wants it, and perhaps the order
+    /// of nodes.
     pub(crate) fn is_only_form(&self) -> bool {
         let allowances = Allowances {
             sort: self.allowances.sort,
@@ -146,7 +146,8 @@ impl Request {
             allowances,
             ..Self::default()
         };
-        self.form.is_some() && *self == only
+        let is_given = self.form.is_some() || self.target.is_some();
+        is_given && *self == only
     }
 }
 
@@ -227,25 +228,26 @@ pub struct Allowances {
 }
 
 words! {
-    /// The runtime that a rewrite is for.
+    /// The runtime that a rewrite is for. Rotations get a form that it implements, where the request names none,
+    /// and a result with another operator that it lacks is refused.
     ///
     /// ```
     /// # use posenc_onnx::request::{Request, Target};
     /// let text = r#"{"target": "ort-cuda"}"#;
     /// let request: Request = serde_json::from_str(text)?;
-    /// assert_eq!(request.target, Target::OrtCuda);
+    /// assert_eq!(request.target, Some(Target::OrtCuda));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     "target" Target {
-        /// Operators that every runtime has.
+        /// Any with the operators of ONNX: rotations consist of plain ones.
         Portable = "portable",
         /// ONNX Runtime on the CPU.
         OrtCpu = "ort-cpu",
         /// ONNX Runtime on CUDA.
         OrtCuda = "ort-cuda",
-        /// tract.
+        /// tract: rotations consist of operators of ONNX.
         Tract = "tract",
-    } default Portable
+    }
 }
 
 words! {

@@ -16,12 +16,13 @@ mod stretch;
 mod summary;
 pub(crate) use summary::describe;
 pub(crate) mod swap;
+mod target;
 mod tensors;
 #[cfg(test)]
 pub(crate) mod tests;
 
 use posenc_encodings::family::Family;
-use posenc_encodings::kind::Kind;
+use posenc_encodings::kind::{Form, Kind};
 use posenc_ir::{Model, NodeId};
 
 use crate::config::Told;
@@ -159,6 +160,12 @@ impl Planned<'_> {
         self.request.keeps_frequencies()
     }
 
+    /// The form that rotations get; `None` where they keep theirs.
+    pub(crate) fn form(&self) -> Option<Form> {
+        let of_target = || target::form(&self.request, self.input(), &self.branches);
+        self.request.form.or_else(|| Some(of_target()?.form))
+    }
+
     /// Rewrites a copy of the model.
     ///
     /// # Errors
@@ -172,14 +179,27 @@ impl Planned<'_> {
         let unread = self.unread.clone();
         let flat = self.flat.clone();
         let request = self.request.clone();
+        let form = target::form(&request, self.input(), &self.branches);
         let spellings = self.spellings();
         let options = (self.branches.len() == 1).then(|| self.branches[0].options.clone());
         let recorded = recorded_original(self.input());
         let recorded = recorded.map(|(length, _)| length);
         let told = Told::of(&self.change, &self.branches, &self.request, recorded);
         let done = self.edit().map_err(RewriteError::of_edit)?;
-        let done = form::apply(done, options.as_ref(), &request);
-        let mut done = done.map_err(RewriteError::of_edit)?;
+        let wanted = match (request.form, &form) {
+            (Some(form), _) => Some((form, "form")),
+            (None, Some(form)) => Some((form.form, "target")),
+            (None, None) => None,
+        };
+        let mut done = match wanted {
+            Some(wanted) => form::apply(done, options.as_ref(), &request, wanted)
+                .map_err(RewriteError::of_edit)?,
+            None => done,
+        };
+        if let Some(target) = request.target {
+            target::check(&done, target)?;
+        }
+        done.report.inferred.extend(form.map(target::Wanted::told));
         done.told = told;
         if let Some(left_out) = left_out {
             left_out.tell(&mut done);

@@ -2,9 +2,10 @@
 //! f64.
 
 use posenc_onnx::report::{Check, Rewrite, SiteCheck};
-use posenc_onnx::request::Request;
+use posenc_onnx::request::{Request, Target};
+use posenc_onnx::verify::VerifyError;
 use posenc_onnx::{Rewritten, Verification};
-use posenc_runtime::Backend;
+use posenc_runtime::{Backend, Provider};
 
 use crate::backend::Choice;
 use crate::exit::Failure;
@@ -46,7 +47,70 @@ pub(super) fn fill(
         }
     }
     report.check = (!checks.is_empty()).then(|| Check::of(&checks));
+    if let Some(target) = request.target {
+        run_by(done, target, proof, report)?;
+    }
     Ok(())
+}
+
+/// Runs the result in the runtime that it is for.
+///
+/// # Errors
+/// When it does not run there, or has to and the runtime is not available.
+fn run_by(
+    done: &Rewritten,
+    target: Target,
+    proof: Proof,
+    report: &mut Rewrite,
+) -> anyhow::Result<()> {
+    let choice = match target {
+        Target::Portable => return Ok(()),
+        Target::Tract => Choice::Tract,
+        Target::OrtCpu => Choice::Ort(Provider::Cpu),
+        Target::OrtCuda => Choice::Ort(Provider::Cuda { device: 0 }),
+    };
+    let not_run = |why: anyhow::Error, report: &mut Rewrite| {
+        if proof == Proof::Required {
+            return Err(why);
+        }
+        let warning = format!("the result was not run for the target {target}: {why}");
+        report.warnings.push(warning);
+        Ok(())
+    };
+    let backend = match choice.open() {
+        Ok(backend) => backend,
+        Err(why) => return not_run(why.into(), report),
+    };
+    match done.run(&*backend, choice.provider()) {
+        Ok(None) => Ok(()),
+        Ok(Some(why)) => {
+            let warning = format!(
+                "in {target}, the result runs for one sequence at a time: {}",
+                cause(why)
+            );
+            report.warnings.push(warning);
+            Ok(())
+        }
+        // There are no inputs to run it with.
+        Err(why @ VerifyError::Unsupported { .. }) => not_run(why.into(), report),
+        Err(why) => {
+            let path = done.as_ir().path();
+            let path = path.map_or_else(String::new, |p| p.display().to_string());
+            let why = cause(why);
+            Err(Failure::unsupported(format!(
+                "{path}: the result does not run in {target}: {why}; leave out --target"
+            ))
+            .into())
+        }
+    }
+}
+
+/// What a runtime says, without the setting of the run.
+fn cause(error: VerifyError) -> String {
+    match error {
+        VerifyError::Runtime { source, .. } => source.to_string(),
+        other => other.to_string(),
+    }
 }
 
 /// Why each runtime failed; there is at least one.

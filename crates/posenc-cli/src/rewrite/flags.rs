@@ -80,13 +80,13 @@ struct TargetArgs {
     #[arg(long, value_name = "STACK", value_parser = value::word::<Stack>())]
     stack: Option<Stack>,
 
-    /// Operators that rotations consist of afterwards [default: keep]
+    /// Operators that rotations consist of afterwards [default: keep, or what the target takes]
     #[arg(long, value_name = "FORM", value_parser = form())]
     form: Option<FormWish>,
 
-    /// Runtime that the result is for; only portable is supported yet
-    #[arg(long, value_name = "TARGET", value_parser = value::word::<Target>(), default_value = "portable")]
-    target: Target,
+    /// Runtime that the result is for; it has to run there [default: any that runs the model as it is]
+    #[arg(long, value_name = "TARGET", value_parser = value::word::<Target>())]
+    target: Option<Target>,
 
     /// Role of an input that cannot be inferred
     #[arg(long, value_name = "NAME=ROLE", value_parser = value::named::<InputRole>)]
@@ -343,7 +343,7 @@ mod tests {
             layers: Some(Layers::of([0, 1, 2, 3, 4, 5, 7])),
             stack: Some(Stack::Encoder),
             form: Some(Form::Onnx),
-            target: Target::OrtCuda,
+            target: Some(Target::OrtCuda),
             parameters: Parameters {
                 factor: Some(4.0),
                 original_length: Some(64),

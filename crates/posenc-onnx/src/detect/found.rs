@@ -90,6 +90,16 @@ impl Found {
         self.classes.of_value(value).has(Class::CONTENT)
     }
 
+    /// The inputs as the model is run: with the width of caches that do not declare it.
+    pub(crate) fn ports_with_width(&self) -> Ports {
+        let cached = self.attention.iter().filter(|site| site.past);
+        let mut widths = cached.map(|site| site.head_dim);
+        let first = widths.next().flatten();
+        let mut ports = self.ports.clone();
+        ports.set_width(first.filter(|width| widths.all(|other| other == Some(*width))));
+        ports
+    }
+
     /// Whether a site is of learned queries, and nothing encodes positions there.
     pub(crate) fn has_no_positions(&self, site: usize) -> bool {
         let rotated = self.rotary.iter().any(|r| r.site == site)

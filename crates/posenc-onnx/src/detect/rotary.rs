@@ -9,7 +9,7 @@ pub(crate) mod read;
 pub(crate) mod site;
 pub(crate) mod source;
 mod streams;
-mod switch;
+pub(crate) mod switch;
 mod unexplained;
 pub(crate) mod unrounded;
 

@@ -2,6 +2,7 @@
 //!
 //! Cosines and sines stay those that the graph has, so that the result computes the same.
 
+mod attention;
 mod fused;
 mod operators;
 mod rotate;
@@ -9,18 +10,18 @@ mod waves;
 
 use std::collections::BTreeSet;
 
-use posenc_ir::{Applied, DType, Emitter, Model, NodeId};
+use posenc_ir::{Applied, DType, Emitter, Model, NodeId, ValueId};
 use rustc_hash::FxHashMap;
 
-use crate::detect::RotaryOperand;
 use crate::detect::context::Context;
+use crate::detect::{RotaryOperand, RotarySite};
 use crate::edit::remove::replacements::Replacements;
 use crate::edit::remove::rotation::unrotated;
 use crate::error::{Refusal, RefusalKind, RewriteError};
-use posenc_encodings::kind::Form;
+use posenc_encodings::kind::{Form, Layout};
 use posenc_encodings::opset::Opset;
-use rotate::Rotated;
-use waves::{CONTRIB, Waves};
+use rotate::{Rotated, Unrotated};
+use waves::{CONTRIB, HalfWaves, Waves};
 
 /// A model whose rotations have another form.
 #[derive(Debug)]
@@ -71,17 +72,15 @@ pub(crate) fn reform(
     for (place, id) in graph.order(graph.main())?.into_iter().enumerate() {
         order.insert(id, place);
     }
-    let sides = sites
-        .iter()
-        .flat_map(|at| [&found.rotary[*at].query, &found.rotary[*at].key]);
-    let mut sides: Vec<&RotaryOperand> = sides.collect();
+    let parts = sites.iter().flat_map(|at| Part::of(&found.rotary[*at]));
+    let mut parts: Vec<Part<'_>> = parts.collect();
     // A replacement is final before a later one refers to it.
-    sides.sort_by_key(|side| {
-        let maker = graph.producer(side.region.output);
-        maker.and_then(|(id, _)| order.get(&id)).copied()
-    });
-    for side in sides {
-        writer.side(&mut out, side)?;
+    parts.sort_by_key(|part| part.node(context).and_then(|id| order.get(&id)).copied());
+    for part in parts {
+        match part {
+            Part::Side(side) => writer.side(&mut out, side)?,
+            Part::Within(site) => writer.within(&mut out, site)?,
+        }
     }
     writer.replacements.apply(&mut out)?;
     let mut model = context.model.clone();
@@ -94,6 +93,32 @@ pub(crate) fn reform(
         applied,
         sites,
     }))
+}
+
+/// What is replaced at once.
+#[derive(Clone, Copy, Debug)]
+enum Part<'a> {
+    /// The rotation of queries or of keys.
+    Side(&'a RotaryOperand),
+    /// The operator of attention that rotates both.
+    Within(&'a RotarySite),
+}
+
+impl<'a> Part<'a> {
+    fn of(site: &'a RotarySite) -> Vec<Self> {
+        match site.query.region.inside {
+            Some(_) => vec![Self::Within(site)],
+            None => vec![Self::Side(&site.query), Self::Side(&site.key)],
+        }
+    }
+
+    /// The node whose output is replaced.
+    fn node(self, context: &Context<'_>) -> Option<NodeId> {
+        match self {
+            Self::Side(side) => Some(context.graph().producer(side.region.output)?.0),
+            Self::Within(site) => Some(context.site(site.site).node),
+        }
+    }
 }
 
 /// The refusal to give a rotation another form.
@@ -120,14 +145,6 @@ impl Writer<'_> {
         let (context, graph) = (self.context, self.context.graph());
         let region = &side.region;
         let refuse = |node, why: &str| unsupported(context, node, why.to_owned());
-        if region.inside.is_some() {
-            let node = region.entries[0].node;
-            let why = format!(
-                "{} rotates within itself, and keeps its form; leave out `form`",
-                graph.node(node).op()
-            );
-            return Err(refuse(node, &why));
-        }
         let Some((node, _)) = graph.producer(region.output) else {
             return Err(refuse(
                 region.entries[0].node,
@@ -137,19 +154,7 @@ impl Writer<'_> {
         if !self.done.insert(node) {
             return Ok(());
         }
-        let rope = &side.rotation.rope;
-        let starts_first = rope.pairs.first().is_some_and(|pair| pair.0 == 0);
-        let Some(layout) = rope.layout.filter(|_| starts_first) else {
-            let why = "its pairs are no halves and no neighbors from the first feature on";
-            return Err(refuse(node, why));
-        };
-        let waves = self.waves.of(out, side, layout);
-        let waves = waves.map_err(|why| refuse(region.entries[0].node, &why))?;
-        let is_taken = matches!(waves.dtype, DType::F32 | DType::F16 | DType::BF16);
-        if self.form != Form::Ops && !is_taken {
-            let why = format!("RotaryEmbedding does not take {}", waves.dtype);
-            return Err(refuse(node, &why));
-        }
+        let (layout, waves) = self.read(out, side, node)?;
         out.set_scope(graph.node(node).scope());
         let Some(x) = unrotated(out, context, region, Some(side.rotation.mode), |value| {
             self.replacements.current(value)
@@ -158,14 +163,54 @@ impl Writer<'_> {
             let why = "cannot determine how its rotation reorders the features";
             return Err(refuse(node, why));
         };
-        let Some(y) = self.rotated.of(out, side, (x, layout), &waves) else {
+        let x = Unrotated {
+            value: x,
+            layout,
+            heads: None,
+        };
+        let y = self.rotate(out, (side, node), x, &waves)?;
+        self.replacements.replace(region.output, y);
+        Ok(())
+    }
+
+    /// Which features rotate together, and by which cosines and sines. Messages name the node.
+    fn read(
+        &mut self,
+        out: &mut Emitter<'_>,
+        side: &RotaryOperand,
+        node: NodeId,
+    ) -> Result<(Layout, HalfWaves), RewriteError> {
+        let context = self.context;
+        let rope = &side.rotation.rope;
+        let starts_first = rope.pairs.first().is_some_and(|pair| pair.0 == 0);
+        let Some(layout) = rope.layout.filter(|_| starts_first) else {
+            let why = "its pairs are no halves and no neighbors from the first feature on";
+            return Err(unsupported(context, node, why.to_owned()));
+        };
+        let waves = self.waves.of(out, side, layout);
+        let waves = waves.map_err(|why| unsupported(context, side.region.entries[0].node, why))?;
+        let is_taken = matches!(waves.dtype, DType::F32 | DType::F16 | DType::BF16);
+        if self.form != Form::Ops && !is_taken {
+            let why = format!("RotaryEmbedding does not take {}", waves.dtype);
+            return Err(unsupported(context, node, why));
+        }
+        Ok((layout, waves))
+    }
+
+    /// Queries or keys, rotated. Messages name the node.
+    fn rotate(
+        &mut self,
+        out: &mut Emitter<'_>,
+        (side, node): (&RotaryOperand, NodeId),
+        x: Unrotated,
+        waves: &HalfWaves,
+    ) -> Result<ValueId, RewriteError> {
+        self.rotated.of(out, side, x, waves).ok_or_else(|| {
             let why = format!(
                 "its queries or keys have an order of axes in which the form {} cannot rotate them",
                 self.form
             );
-            return Err(refuse(node, &why));
-        };
-        self.replacements.replace(region.output, y);
-        Ok(())
+            unsupported(self.context, node, why)
+        })
     }
 }

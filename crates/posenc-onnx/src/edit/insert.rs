@@ -4,6 +4,7 @@ mod align;
 mod axes;
 mod convolution;
 mod decompose;
+mod last_index;
 mod length;
 mod operand;
 mod past_tokens;
@@ -25,7 +26,9 @@ use posenc_encodings::input_term::Source;
 use posenc_encodings::opset::Opset;
 
 pub(crate) use align::align;
-pub(crate) use axes::{Axes, batch_axis};
+pub(crate) use axes::{Axes, ValueAxis, batch_axis};
+pub(crate) use last_index::up_to;
+pub(crate) use length::{Length, Lengths};
 pub(crate) use preserved::{Preserved, preserve};
 pub(crate) use rotation::by_heads;
 pub(crate) use terms::WeightedValues;

@@ -226,7 +226,7 @@ fn rescaled(planned: &Planned<'_>, found: &Found, plan: &rescale::Plan) -> Vec<P
 fn reformed(planned: &Planned<'_>, found: &Found) -> Vec<PlannedEdit> {
     let entries = inspect_encodings(planned.input(), found);
     let request = &planned.request;
-    let Some(form) = request.form else {
+    let Some(form) = planned.form() else {
         return vec![];
     };
     let is_other =

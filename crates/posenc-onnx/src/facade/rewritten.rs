@@ -5,14 +5,15 @@ use std::path::Path;
 
 #[cfg(not(target_family = "wasm"))]
 use posenc_ir::external::{ExternalData, SaveError, Saved};
-use posenc_runtime::Backend;
+use posenc_runtime::{Backend, Fallback, Provider};
 use serde_json::Value;
 
 use super::Verification;
 use crate::config::ConfigChange;
 use crate::detect::context::Context;
 use crate::error::Refusal;
-use crate::prove::{VerifyError, bare, check_record, check_rope, expectations, respelled};
+use crate::prove::run::RuntimeTarget;
+use crate::prove::{VerifyError, bare, check_record, check_rope, expectations, respelled, whole};
 use crate::record;
 use crate::report::Rewrite;
 use crate::rewrite;
@@ -310,6 +311,38 @@ impl Rewritten {
             stood_in: 0,
             left_out: None,
         })
+    }
+
+    /// Runs the result with random inputs, as the runtime that it is for has to: without earlier tokens, and
+    /// with some where the model takes them. `Some` says why it runs for one sequence only, where that is so.
+    ///
+    /// # Errors
+    /// When the runtime is absent or does not run it, or no inputs can be made for it.
+    ///
+    #[cfg_attr(feature = "tract", doc = "```")]
+    #[cfg_attr(not(feature = "tract"), doc = "```ignore")]
+    /// # use posenc_onnx::{Model, Tract, request::{Request, Target}, runtime::Provider};
+    /// let model = Model::open("../../fixtures/llama/dynamo23/model.onnx")?;
+    /// let request = Request { target: Some(Target::Tract), ..Request::default() };
+    /// let done = model.plan(request)?.apply()?;
+    /// assert!(done.run(&Tract::default(), Provider::Cpu)?.is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn run(
+        &self,
+        backend: &dyn Backend,
+        provider: Provider,
+    ) -> Result<Option<VerifyError>, VerifyError> {
+        let read = Context {
+            model: self.0.read(),
+            found: &self.0.found,
+        };
+        let target = RuntimeTarget {
+            backend,
+            provider,
+            fallback: Fallback::Allowed,
+        };
+        whole::check(&self.0.model, &read, &target)
     }
 
     fn found(&self) -> impl Iterator<Item = &crate::detect::Found> {

@@ -50,6 +50,7 @@ pub(crate) fn check(
         true => DType::F16,
         false => coarsest(of.model, found),
     };
+    let ports = found.ports_with_width();
     let own = found.lengths;
     let longer = Lengths {
         sequence: own.sequence + 5,
@@ -62,7 +63,7 @@ pub(crate) fn check(
         (found.ports.fit(longer), Padding::Right),
     ];
     for (at, padding) in runs {
-        let feeds = feeds(of.graph(), &found.ports, at, padding)?;
+        let feeds = feeds(of.graph(), &ports, at, padding)?;
         let [first, second] = &mut sessions;
         let first = run(&mut **first, &feeds, MODEL)?;
         let second = run(&mut **second, &feeds, MODEL)?;

@@ -208,14 +208,7 @@ fn refusal(ran: &Result<WholeRuns<'_>, VerifyError>) -> Option<String> {
 /// A model as it is run: with the width of its caches.
 fn detected(model: &Model, options: &VerifyOptions) -> Found {
     let mut found = detect(model, &detection(options));
-    let mut widths = found
-        .attention
-        .iter()
-        .filter(|s| s.past)
-        .map(|s| s.head_dim);
-    let first = widths.next().flatten();
-    let width = first.filter(|width| widths.all(|other| other == Some(*width)));
-    found.ports.set_width(width);
+    found.ports = found.ports_with_width();
     found
 }
 

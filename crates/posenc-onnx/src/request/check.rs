@@ -1,26 +1,11 @@
 //! Checks of a request before any work: whether its options are supported and have an effect.
 
-use super::{Allowances, Antialias, Corners, Length, Request, ScaleType, Target};
-use crate::error::{Refusal, RefusalKind};
+use super::{Antialias, Corners, Length, Request, ScaleType, Target};
+use crate::error::Refusal;
 use posenc_encodings::family::{Entry, Family};
-use posenc_encodings::kind::Kind;
+use posenc_encodings::kind::{Form, Kind};
 use posenc_encodings::resize::Resizing;
 use posenc_encodings::words::Word;
-
-impl Request {
-    /// The first option that is given and that no rewrite supports yet.
-    fn unsupported(&self) -> Option<&'static str> {
-        let Allowances {
-            add_position_ids: _,
-            allow_rescale: _,
-            allow_unread: _,
-            write_config: _,
-            sort: _,
-        } = self.allowances;
-        let options = [("target", self.target != Target::Portable)];
-        given(&options)
-    }
-}
 
 /// Checks that a family outside of the registry can be found and inserted.
 ///
@@ -42,7 +27,7 @@ pub(crate) fn check_custom(family: &'static Family) -> Result<(), Refusal> {
 }
 
 impl Request {
-    /// Checks what needs no model: that every option is supported, that the parameters of laws have
+    /// Checks what needs no model: that options do not contradict each other, that the parameters of laws have
     /// an effect, and that those of the inserted family are in range.
     ///
     /// # Errors
@@ -55,9 +40,9 @@ impl Request {
     /// assert_eq!(refusal.reason(), "`max-distance` of shaw cannot be 0");
     /// ```
     pub fn check_supported(&self) -> Result<(), Refusal> {
-        if let Some(name) = self.unsupported() {
-            let why = format!("`{name}` is not supported yet; remove it");
-            return Err(Refusal::new(RefusalKind::UnsupportedOption(name), why));
+        if (self.target, self.form) == (Some(Target::Portable), Some(Form::Contrib)) {
+            let why = "`form` contrib has operators of ONNX Runtime alone, which are not portable; leave out one of both";
+            return Err(Refusal::invalid(why));
         }
         let p = &self.parameters;
         let is_image = p.image_size.is_some() || p.length == Length::Dynamic;
@@ -205,25 +190,23 @@ fn given(options: &[(&'static str, bool)]) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::Config;
     use posenc_encodings::families::alibi;
-    use posenc_encodings::kind::Form;
     use posenc_encodings::laws::LawName;
     use posenc_encodings::param::{Given, Value};
 
     #[test]
-    fn what_is_done_is_not_named() {
-        let mut request = Request {
-            to: Some(Kind::Rope),
-            scale: Some(LawName::Yarn.into()),
-            form: Some(Form::Ops),
-            hf_config: Some(Config::from_text("config.json", "{}")),
-            ..Request::default()
+    fn operators_of_one_runtime_are_not_portable() {
+        let check = |form, target| {
+            let request = Request {
+                form: Some(form),
+                target: Some(target),
+                ..Request::default()
+            };
+            request.check_supported().is_ok()
         };
-        request.allowances.sort = true;
-        request.allowances.write_config = true;
-        assert_eq!(request.unsupported(), None);
-        assert_eq!(Request::default().unsupported(), None);
+        assert!(!check(Form::Contrib, Target::Portable));
+        assert!(check(Form::Onnx, Target::Portable));
+        assert!(check(Form::Contrib, Target::OrtCpu));
     }
 
     #[test]
@@ -281,13 +264,5 @@ mod tests {
         request.scale = Some(LawName::Yarn.into());
         assert_eq!(request.ineffective(Some(Kind::Rope)), None);
         assert_eq!(request.ineffective(Some(Kind::Alibi)), Some("factor"));
-    }
-
-    #[test]
-    fn what_is_not_done_is_named() {
-        let mut request = Request::default();
-        assert_eq!(request.unsupported(), None);
-        request.target = Target::OrtCuda;
-        assert_eq!(request.unsupported(), Some("target"));
     }
 }

@@ -8,6 +8,7 @@ use super::rewritten::Rewritten;
 use super::summary::{Changed, edits};
 use crate::detect::context::Context;
 use crate::detect::finding::Finding;
+use crate::detect::rotary::switch::noise;
 use crate::detect::{Found, Options, RotarySite, detect};
 use crate::edit::form::reform;
 use crate::error::{Refusal, RefusalKind, RewriteError};
@@ -23,18 +24,31 @@ use posenc_encodings::kind::Form;
 /// The first opset with `RotaryEmbedding`.
 const STANDARD: i64 = 23;
 
-/// Gives the rotations of a result the form that is asked for. `options` are those of the only branch.
+/// Gives the rotations of a result a form. `options` are those of the only branch, and `because_of` is the option
+/// that wants the form.
 ///
 /// # Errors
 /// Where a rotation cannot have that form, and where the result is not read back as before.
 pub(super) fn apply(
+    done: Rewritten,
+    options: Option<&Options>,
+    request: &Request,
+    (form, because_of): (Form, &str),
+) -> Result<Rewritten, RewriteError> {
+    reformed(done, options, request, form).map_err(|why| match why {
+        RewriteError::Refused(why) if *why.kind() == RefusalKind::UnsupportedOption("form") => {
+            why.with(&format!("; leave out `{because_of}`")).into()
+        }
+        other => other,
+    })
+}
+
+fn reformed(
     mut done: Rewritten,
     options: Option<&Options>,
     request: &Request,
+    form: Form,
 ) -> Result<Rewritten, RewriteError> {
-    let Some(form) = request.form else {
-        return Ok(done);
-    };
     let context = Context {
         model: &done.model,
         found: &done.found,
@@ -53,7 +67,7 @@ pub(super) fn apply(
         return Ok(done);
     }
     let Some(options) = options else {
-        let why = "rotations in the branches of a model keep their form; leave out `form`";
+        let why = "rotations in the branches of a model keep their form";
         return Err(refusal(why).into());
     };
     if form == Form::Onnx && done.model.opset() < STANDARD {
@@ -115,7 +129,7 @@ fn raise_opset(done: &mut Rewritten, options: &Options) -> Result<(), RewriteErr
     let model = done.model.upgraded(STANDARD, rank).map_err(|why| {
         refusal(format!(
             "RotaryEmbedding needs opset {STANDARD}, and the model cannot be converted to it: {why}; \
-             give `form` contrib"
+             `form` contrib needs no other"
         ))
     })?;
     let found = detect(&model, options);
@@ -148,17 +162,17 @@ fn check_read(
     let is_other = |node: NodeId| form != Form::Ops || is_fused(node);
     let mut unread = found.not_rotary.iter().filter(|r| is_chosen(r.site));
     if let Some(unread) = unread.find(|unread| is_other(unread.node)) {
-        let why = "this was not read as a rotation, and would keep its form; leave out `form`";
+        let why = "this was not read as a rotation, and would keep its form";
         return at(unread.node, why);
     }
     let mut axial = found.axial.iter().map(|axial| &axial.finding);
     let own = |f: &&Finding| f.form != form && f.sites.iter().any(|site| is_chosen(*site));
     if let Some(node) = axial.find(own).and_then(Finding::node) {
-        let why = "rotations by rows and columns keep their form; leave out `form`";
+        let why = "rotations by rows and columns keep their form";
         return at(node, why);
     }
     if found.rotary.is_empty() && form != Form::Ops {
-        let why = "only rotations have another form than plain operators, and the result has none; leave out `form`";
+        let why = "only rotations have another form than plain operators, and the result has none";
         return Err(refusal(why).into());
     }
     // What no attention reads may be an output, or the values of attention.
@@ -168,7 +182,7 @@ fn check_read(
     match nodes.find(|id| form == Form::Ops && is_fused(*id) && !read.contains(id)) {
         Some(id) => at(
             id,
-            "this rotates no queries or keys of attention that was read, and would keep its form; leave out `form`",
+            "this rotates no queries or keys of attention that was read, and would keep its form",
         ),
         None => Ok(()),
     }
@@ -208,6 +222,7 @@ fn check(
     let is_same = sides
         .iter()
         .all(|(old, new)| is_close(&old.rotation.rope, &new.rotation.rope, allowed));
+    let far = noise([&old.query.rotation, &new.query.rotation], allowed);
     let switches = match (&old.switch, &new.switch) {
         (None, None) => true,
         (Some(old), Some(new)) => {
@@ -216,7 +231,7 @@ fn check(
                     .beyond
                     .iter()
                     .zip(&new.beyond)
-                    .all(|(old, new)| old.0 == new.0 && is_close(&old.1, &new.1, allowed))
+                    .all(|(old, new)| old.0 == new.0 && far.covers(&old.1, &new.1))
         }
         _ => false,
     };

@@ -5,7 +5,7 @@ use posenc_ir::eval::{Budget, Value, probe};
 use posenc_ir::{Model, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::site::{RotaryOperand, Switch};
+use super::site::{RotaryOperand, Rotation, Switch};
 use crate::detect::found::Found;
 use crate::detect::rotary::read::read_again;
 use crate::detect::rotary::source::{decisions, derives, lengths, positions};
@@ -14,6 +14,13 @@ use posenc_encodings::families::rope::Rope;
 
 /// Positions are tried up to this one; no model counts further.
 const FARTHEST: usize = 1 << 24;
+
+/// The share by which frequencies differ that are the same.
+const CLOSE: f64 = 1e-4;
+
+/// By how many times the error of cosines and sines, as of those that are stored in f16, the angles of
+/// frequencies differ that are read from other rows of them.
+const ROUNDED: f64 = 4.0;
 
 /// Looks for a length at which the frequencies of a rotation change.
 ///
@@ -41,7 +48,7 @@ pub(crate) fn find(model: &Model, found: &Found, half: &RotaryOperand) -> Option
         kept,
     };
     let near = far.read(far.shortest())?;
-    let changed = |rope: &Rope| !is_close(rope, &near);
+    let changed = |far: &Rotation| !is_close(far, &near);
     let mut known = far.shortest();
     let mut length = known.next_power_of_two().max(32);
     while length <= FARTHEST {
@@ -58,7 +65,7 @@ pub(crate) fn find(model: &Model, found: &Found, half: &RotaryOperand) -> Option
     while beyond - within > 1 {
         let middle = within + (beyond - within) / 2;
         match far.read(middle) {
-            Some(rope) if changed(&rope) => beyond = middle,
+            Some(far) if changed(&far) => beyond = middle,
             Some(_) => within = middle,
             None => return None,
         }
@@ -68,7 +75,7 @@ pub(crate) fn find(model: &Model, found: &Found, half: &RotaryOperand) -> Option
     Some(Switch {
         original_length: within,
         beyond: beyond
-            .map(|n| Some((n, far.read(n)?)))
+            .map(|n| Some((n, far.read(n)?.rope)))
             .collect::<Option<_>>()?,
     })
 }
@@ -90,7 +97,7 @@ impl Far<'_> {
     }
 
     /// The rotation when the last token is at position `length − 1`.
-    fn read(&self, length: usize) -> Option<Rope> {
+    fn read(&self, length: usize) -> Option<Rotation> {
         let shift = length.checked_sub(self.shortest())?;
         let mut change = FxHashMap::default();
         for at in &self.positions {
@@ -111,10 +118,9 @@ impl Far<'_> {
             .or_else(|| self.rotation(&self.decided(&change)?))
     }
 
-    fn rotation(&self, change: &FxHashMap<ValueId, Value>) -> Option<Rope> {
+    fn rotation(&self, change: &FxHashMap<ValueId, Value>) -> Option<Rotation> {
         let (region, before) = (&self.half.region, &self.half.rotation);
-        let rotation = read_again(self.model, &self.found.trace, change, region, before);
-        Some(rotation.ok()?.rope)
+        read_again(self.model, &self.found.trace, change, region, before).ok()
     }
 
     /// What comparisons with a length say at another one. The tokens may be as many as before: the
@@ -178,13 +184,42 @@ fn chooses(model: &Model, found: &Found, half: &RotaryOperand) -> bool {
     false
 }
 
-/// Whether two rotations are equal within a relative 1e-4.
-fn is_close(a: &Rope, b: &Rope) -> bool {
-    let near = |a: f64, b: f64| (a - b).abs() <= 1e-4 * a.abs().max(b.abs());
-    a.pairs == b.pairs
-        && near(a.attention_factor, b.attention_factor)
-        && a.inv_freq
-            .iter()
-            .zip(&b.inv_freq)
-            .all(|(a, b)| near(*a, *b))
+/// Whether two rotations, of as many tokens, are equal within the error of what they were read from.
+fn is_close(a: &Rotation, b: &Rotation) -> bool {
+    noise([a, b], CLOSE).covers(&a.rope, &b.rope)
+}
+
+/// How far numbers differ that are the same.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Noise {
+    /// As a share of each.
+    share: f64,
+    /// The error of cosines and sines, times [`ROUNDED`].
+    rounded: f64,
+    /// The tokens that frequencies are read from.
+    tokens: f64,
+}
+
+/// How far frequencies that are read differ from those of other rows of the same cosines and sines, if not by this
+/// share of each.
+pub(crate) fn noise(rotations: [&Rotation; 2], share: f64) -> Noise {
+    let [a, b] = rotations;
+    Noise {
+        share,
+        rounded: ROUNDED * a.fit_error.max(b.fit_error),
+        tokens: a.cos.nrows().max(1) as f64,
+    }
+}
+
+impl Noise {
+    /// Whether two rotations differ by no more.
+    pub(crate) fn covers(self, a: &Rope, b: &Rope) -> bool {
+        let near = |a: f64, b: f64, error: f64| {
+            (a - b).abs() <= error.max(self.share * a.abs().max(b.abs()))
+        };
+        let mut frequencies = a.inv_freq.iter().zip(&b.inv_freq);
+        a.pairs == b.pairs
+            && near(a.attention_factor, b.attention_factor, self.rounded)
+            && frequencies.all(|(a, b)| near(*a, *b, self.rounded / self.tokens))
+    }
 }

@@ -43,6 +43,17 @@ struct Aligned {
     scope: ScopeId,
 }
 
+/// What is to be rotated.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unrotated {
+    /// The value, with the axes of the output of the region.
+    pub(super) value: ValueId,
+    /// Which of its features rotate together.
+    pub(super) layout: Layout,
+    /// How many heads it has, where the output of the region has others besides.
+    pub(super) heads: Option<usize>,
+}
+
 /// How an operator reads tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
@@ -71,7 +82,7 @@ impl<'a> Rotated<'a> {
         &mut self,
         out: &mut Emitter<'_>,
         side: &RotaryOperand,
-        (x, layout): (ValueId, Layout),
+        own: Unrotated,
         waves: &HalfWaves,
     ) -> Option<ValueId> {
         let region = &side.region;
@@ -79,7 +90,7 @@ impl<'a> Rotated<'a> {
         let head_dim = lane.width(self.context.dims(region.output)?)?;
         let rotary = Rotary {
             rope: laws::Rope::new(ANY, 2 * side.rotation.rope.pairs.len(), head_dim).ok()?,
-            layout,
+            layout: own.layout,
         };
         if lane.offset != 0 {
             return None;
@@ -87,10 +98,14 @@ impl<'a> Rotated<'a> {
         let dtype = self.context.dtype(region.output);
         // What is rotated in another type gets that of cos and sin.
         let is_cast = dtype != waves.dtype;
-        let x = if is_cast { out.cast(x, waves.dtype) } else { x };
+        let x = match is_cast {
+            true => out.cast(own.value, waves.dtype),
+            false => own.value,
+        };
         let y = match self.form {
             Form::Ops => self.operators(out, (x, region.output, lane), rotary, waves)?,
             Form::Onnx | Form::Contrib => {
+                let x = Unrotated { value: x, ..own };
                 self.fused(out, (x, region.output, lane), rotary, waves)?
             }
         };
@@ -150,7 +165,7 @@ impl<'a> Rotated<'a> {
     fn fused(
         &mut self,
         out: &mut Emitter<'_>,
-        (x, like, lane): (ValueId, ValueId, Lane),
+        (x, like, lane): (Unrotated, ValueId, Lane),
         rotary: Rotary,
         waves: &HalfWaves,
     ) -> Option<ValueId> {
@@ -163,7 +178,7 @@ impl<'a> Rotated<'a> {
         let head_dim = rotary.rope.head_dim as i64;
         let heads = match order {
             Order::Heads => dims[1],
-            Order::Hidden => dims[2] / rotary.rope.head_dim,
+            Order::Hidden => x.heads.unwrap_or(dims[2] / rotary.rope.head_dim),
             Order::Merged => dims[2],
         };
         let mut attributes = vec![];
@@ -178,10 +193,10 @@ impl<'a> Rotated<'a> {
             let width = Attr::Int(rotary.rope.rotary_dim as i64);
             attributes.push(("rotary_embedding_dim", width));
         }
-        let mut tokens = x;
+        let mut tokens = x.value;
         if order == Order::Merged {
             let hidden = out.ints("hidden", &[0, 0, -1]);
-            tokens = out.op("Reshape", &[x, hidden]);
+            tokens = out.op("Reshape", &[x.value, hidden]);
         }
         let rotated = match self.form {
             Form::Contrib => {

@@ -7,6 +7,7 @@ use rustc_hash::FxHashMap;
 
 use crate::detect::context::Context;
 use crate::detect::{RotaryOperand, run_at};
+use crate::edit::insert::{Axes, Length, Lengths as AxisLengths};
 use crate::graph::ports::Lengths;
 
 /// The domain of the operators of ONNX Runtime.
@@ -36,6 +37,10 @@ pub(super) struct Waves<'a> {
     batch: usize,
     /// A run with another sequence.
     pub(super) run: Option<Trace>,
+    pub(super) axes: Axes<'a>,
+    pub(super) lengths: AxisLengths,
+    /// By the last index of each sequence and the number of new tokens.
+    pub(super) positions: FxHashMap<(ValueId, Length), ValueId>,
     /// By what they are computed from, the layout and the scope.
     known: FxHashMap<(Vec<ValueId>, Layout, ScopeId), HalfWaves>,
 }
@@ -57,6 +62,9 @@ impl<'a> Waves<'a> {
             context,
             batch: context.found.ports.fit(of_batch).batch,
             run: run_at(context.model, context.found, of_batch, &BUDGET),
+            axes: Axes::new(context),
+            lengths: AxisLengths::default(),
+            positions: FxHashMap::default(),
             known: FxHashMap::default(),
         }
     }
@@ -76,6 +84,12 @@ impl<'a> Waves<'a> {
         let node = graph.node(id);
         let is_fused = node.op() == "RotaryEmbedding";
         let entries = side.region.entries.iter();
+        let picks = side
+            .region
+            .inside
+            .as_ref()
+            .map(|own| self.picks(out, side, own))
+            .transpose()?;
         let from: Vec<ValueId> = match is_fused {
             true => {
                 // Positions are counted for as many tokens as there are, where the first is given.
@@ -86,6 +100,7 @@ impl<'a> Waves<'a> {
             }
             false => entries
                 .filter_map(|at| graph.node(at.node).input(at.slot()))
+                .chain(picks)
                 .collect(),
         };
         let key = (from, layout, node.scope());
@@ -93,9 +108,10 @@ impl<'a> Waves<'a> {
             return Ok(*known);
         }
         out.set_scope(node.scope());
-        let made = match (is_fused, node.domain()) {
-            (true, "") => self.of_standard(out, id),
-            (true, CONTRIB) => self.of_contrib(out, side, id),
+        let made = match (picks, is_fused, node.domain()) {
+            (Some(picks), ..) => self.of_attention(out, id, picks),
+            (None, true, "") => self.of_standard(out, id),
+            (None, true, CONTRIB) => self.of_contrib(out, side, id),
             _ => self.of_operators(out, side, layout),
         };
         let Source {

@@ -5,6 +5,7 @@ use rustc_hash::FxHashMap;
 
 use super::Preserved;
 use super::axes::{Axes, ValueAxis};
+use super::last_index::{range, up_to};
 use super::length::{Length, Lengths};
 use super::past_tokens::{PastLength, PastTokens, past_tokens};
 use crate::detect::context::Context;
@@ -100,9 +101,10 @@ impl<'a> Positions<'a> {
         let source = match self.given(out, site.place.stack, tokens, length)? {
             Some(given) => PositionSource::Given(given),
             None => match (past_tokens(self.axes, site)?, length) {
-                (PastTokens::LastIndex(last), _) => {
-                    PositionSource::Given(self.up_to(out, last, length))
-                }
+                (PastTokens::LastIndex(last), _) => PositionSource::Given(PositionValues {
+                    by_sequence: true,
+                    ..PositionValues::counted(up_to(out, context, &mut self.lengths, last, length))
+                }),
                 (PastTokens::Same(PastLength::Zero), Length::Known(n)) => PositionSource::Fixed(n),
                 (PastTokens::Same(past), length) => PositionSource::Counted(past, length),
             },
@@ -260,39 +262,6 @@ impl<'a> Positions<'a> {
         out.op("Range", &[first, end, one])
     }
 
-    /// Positions of new tokens that end at the last index of each sequence, or start at 0 if a
-    /// sequence is shorter.
-    fn up_to(&mut self, out: &mut Emitter<'_>, last: ValueId, length: Length) -> PositionValues {
-        let context = self.context;
-        let scopes = [context.graph().value(last).scope(), length.scope(context)];
-        let scope = context.inner(scopes);
-        out.set_scope(scope);
-        let last = out.cast(last, DType::I64);
-        let column = out.ints("column", &[-1, 1]);
-        let last = out.op("Reshape", &[last, column]);
-        let (indices, others) = match length {
-            Length::Known(n) => {
-                let others = Tensor::from_i64(&[], &[n as i64 - 1]);
-                let indices = out.constant("positions", range(n));
-                (indices, out.constant("length", others))
-            }
-            Length::Of(_) => {
-                let new = self.lengths.scalar(out, context, length);
-                out.set_scope(scope);
-                let one = out.constant("one", Tensor::from_i64(&[], &[1]));
-                let zero = out.constant("zero", Tensor::from_i64(&[], &[0]));
-                let indices = out.op("Range", &[zero, new, one]);
-                (indices, out.op("Sub", &[new, one]))
-            }
-        };
-        let first = out.op("Sub", &[last, others]);
-        let first = context.opset().at_least_zero(out, first, DType::I64);
-        PositionValues {
-            by_sequence: true,
-            ..PositionValues::counted(out.op("Add", &[first, indices]))
-        }
-    }
-
     /// Releases preserved positions that nothing reads.
     ///
     /// # Errors
@@ -314,10 +283,6 @@ impl PositionValues {
             below_zero: false,
         }
     }
-}
-
-fn range(n: usize) -> Tensor {
-    Tensor::from_i64(&[n], &(0..n as i64).collect::<Vec<_>>())
 }
 
 /// The dimensions of batch and tokens, as declared by the input that a length is read from.

@@ -131,7 +131,7 @@ impl RotatedRegion<'_> {
         };
         out.set_scope(context.graph().node(id).scope());
         if self.region.inside.is_some() {
-            return remove_from_operator(out, context, replacements, id);
+            return remove_from_operator(out, context, replacements, id, &[]);
         }
         if let Some(other) = self.other_operand(context) {
             let name = context.graph().name(other);
@@ -211,12 +211,13 @@ fn merge_transposes(
 }
 
 /// Replaces an operator that rotates internally by one that does not, without the inputs for cos,
-/// sin and positions.
-fn remove_from_operator(
+/// sin and positions. Its first inputs become `operands`, as far as these are given.
+pub(crate) fn remove_from_operator(
     out: &mut Emitter<'_>,
     context: &Context<'_>,
     replacements: &mut Replacements<'_>,
     id: NodeId,
+    operands: &[ValueId],
 ) -> Result<(), RewriteError> {
     let node = context.graph().node(id);
     let of_rotation = match node.op() {
@@ -229,6 +230,9 @@ fn remove_from_operator(
         .map(|(slot, v)| v.filter(|_| !of_rotation.contains(&slot)))
         .map(|v| v.map(|v| replacements.current(v)))
         .collect();
+    for (input, operand) in inputs.iter_mut().zip(operands) {
+        *input = Some(*operand);
+    }
     while inputs.pop_if(|v| v.is_none()).is_some() {}
     let new = out.copy(id, &inputs, &[("do_rotary", Attr::Int(0))])?;
     replacements.replace_outputs(node, &new);

@@ -5,7 +5,7 @@ use posenc_ir::{DType, Model};
 use crate::detect::{Options, detect};
 use crate::graph::sketch::{A, HEADS, HIDDEN, SIZE, Sketch};
 use crate::prove::testing::fixture;
-use crate::request::{LawName, Request};
+use crate::request::{LawName, Request, Target};
 use crate::rewrite::rewrite;
 use posenc_encodings::kind::{Form, Kind};
 
@@ -75,6 +75,58 @@ fn switched(law: LawName) -> Result<Option<usize>, String> {
 fn tables_of_an_operator_are_chosen_by_the_length() {
     assert_eq!(switched(LawName::Dynamic), Ok(Some(64)));
     assert_eq!(switched(LawName::Yarn), Ok(None));
+}
+
+/// The same with another form, or for a runtime.
+fn grouped_as(request: Request) -> Result<Model, String> {
+    let mut model = grouped();
+    let done = rewrite(&mut model, &request).map_err(|why| why.to_string())?;
+    assert!(
+        done.found
+            .rotary
+            .iter()
+            .all(|site| site.form != Form::Contrib)
+    );
+    Ok(model)
+}
+
+#[test]
+fn an_operator_that_rotates_is_replaced_by_rotations_and_one_that_does_not() {
+    for form in [Form::Ops, Form::Onnx] {
+        let request = Request {
+            form: Some(form),
+            ..Request::default()
+        };
+        let model = grouped_as(request).unwrap();
+        let mut nodes = model.graph().nodes().map(|(_, node)| node);
+        let node = nodes.find(|node| node.op() == "GroupQueryAttention");
+        let node = node.unwrap();
+        assert_eq!(node.int("do_rotary").unwrap(), Some(0));
+        assert_eq!(node.inputs().len(), 7, "tables are no inputs any more");
+    }
+}
+
+#[test]
+fn a_runtime_without_a_kernel_is_refused() {
+    for (target, says) in [
+        (Target::OrtCuda, "no GroupQueryAttention of float for CUDA"),
+        (
+            Target::Portable,
+            "GroupQueryAttention of com.microsoft is no operator of ONNX",
+        ),
+    ] {
+        let request = Request {
+            target: Some(target),
+            ..Request::default()
+        };
+        let why = grouped_as(request).unwrap_err();
+        assert!(why.contains(says), "{why}");
+    }
+    let request = Request {
+        target: Some(Target::OrtCpu),
+        ..Request::default()
+    };
+    assert!(rewrite(&mut grouped(), &request).is_ok());
 }
 
 /// A rotation that is an output, beside attention.
@@ -252,8 +304,6 @@ fn a_form_that_is_there_is_no_change() {
 #[test]
 fn what_cannot_have_another_form_is_named() {
     let cases = [
-        (grouped(), Form::Ops, "rotates within itself"),
-        (grouped(), Form::Onnx, "rotates within itself"),
         (fixture("bloom/dynamo"), Form::Contrib, "only rotations"),
         (beside(), Form::Ops, "rotates no queries or keys"),
     ];

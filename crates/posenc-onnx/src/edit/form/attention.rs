@@ -1,0 +1,121 @@
+//! Rotations within an operator of attention, which are written before it instead.
+
+use posenc_ir::{Emitter, NodeId, ValueId};
+
+use super::waves::{CONTRIB, Source, Waves};
+use super::{Unrotated, Writer, unsupported};
+use crate::detect::{RotaryOperand, RotarySite};
+use crate::edit::insert::{Length, ValueAxis, up_to};
+use crate::edit::remove::rotation::remove_from_operator;
+use crate::error::RewriteError;
+use crate::graph::region::Inside;
+
+/// The input that holds the last index of each sequence.
+const LAST_INDEX: usize = 5;
+
+/// The input that holds the position of each token.
+const POSITIONS: usize = 9;
+
+/// The weights with which queries and keys are normalized before they are rotated.
+const NORMS: [usize; 2] = [14, 15];
+
+impl Writer<'_> {
+    /// Replaces an operator that rotates queries and keys by rotations of both, and an operator without.
+    pub(super) fn within(
+        &mut self,
+        out: &mut Emitter<'_>,
+        site: &RotarySite,
+    ) -> Result<(), RewriteError> {
+        let (context, graph) = (self.context, self.context.graph());
+        let own = context.site(site.site);
+        let (id, node) = (own.node, graph.node(own.node));
+        let refuse = |why: &str| Err(unsupported(context, id, why.to_owned()));
+        if (node.domain(), node.op()) != (CONTRIB, "GroupQueryAttention") {
+            let op = node.op();
+            let why = format!("{op} rotates within itself, and keeps its form");
+            return refuse(&why);
+        }
+        if NORMS.iter().any(|slot| node.input(*slot).is_some()) {
+            return refuse("it normalizes queries and keys before it rotates them itself");
+        }
+        let (Some(heads), Some(kv_heads), Some(head_dim), Some(query)) =
+            (own.heads, own.kv_heads, own.head_dim, node.input(0))
+        else {
+            return refuse("cannot determine its heads");
+        };
+        if !self.done.insert(id) {
+            return Ok(());
+        }
+        out.set_scope(node.scope());
+        let query = self.replacements.current(query);
+        let mut operands = match node.input(1) {
+            Some(key) => vec![query, self.replacements.current(key)],
+            None => {
+                let sizes = [heads, kv_heads, kv_heads].map(|n| n * head_dim);
+                context.opset().split(out, query, 2, &sizes)
+            }
+        };
+        let sides = [(&site.query, heads), (&site.key, kv_heads)];
+        for ((side, heads), operand) in sides.into_iter().zip(&mut operands) {
+            let (layout, waves) = self.read(out, side, id)?;
+            out.set_scope(node.scope());
+            let x = Unrotated {
+                value: *operand,
+                layout,
+                heads: Some(heads),
+            };
+            *operand = self.rotate(out, (side, id), x, &waves)?;
+        }
+        remove_from_operator(out, context, &mut self.replacements, id, &operands)
+    }
+}
+
+impl Waves<'_> {
+    /// The position of each token `[sequence, token]`, as an operator of attention that rotates counts them.
+    pub(super) fn picks(
+        &mut self,
+        out: &mut Emitter<'_>,
+        side: &RotaryOperand,
+        inside: &Inside,
+    ) -> Result<ValueId, String> {
+        let context = self.context;
+        let node = context.graph().node(side.region.entries[0].node);
+        if let Some(positions) = node.input(POSITIONS) {
+            return Ok(positions);
+        }
+        let last = node
+            .input(LAST_INDEX)
+            .filter(|last| inside.positions == Some(*last));
+        let last = last.ok_or("it has no positions")?;
+        let tokens = ValueAxis {
+            value: side.region.input,
+            axis: side.region.input_lane.sequence,
+        };
+        let length = Length::of(&self.axes, tokens);
+        if let Some(known) = self.positions.get(&(last, length)) {
+            return Ok(*known);
+        }
+        // Before the first tokens of all sequences there are none, even where some end earlier.
+        let made = up_to(out, context, &mut self.lengths, last, length);
+        self.positions.insert((last, length), made);
+        Ok(made)
+    }
+
+    /// Those of an operator of attention: rows that positions pick.
+    pub(super) fn of_attention(
+        &self,
+        out: &mut Emitter<'_>,
+        id: NodeId,
+        picks: ValueId,
+    ) -> Result<Source, String> {
+        let node = self.context.graph().node(id);
+        let (Some(cos), Some(sin)) = (node.input(7), node.input(8)) else {
+            return Err("it has no cosines and sines".to_owned());
+        };
+        Ok(Source {
+            values: [cos, sin].map(|table| out.op("Gather", &[table, picks])),
+            by_sequence: true,
+            dtype: self.context.dtype(cos),
+        })
+    }
+}

@@ -1,0 +1,158 @@
+//! Rotations within GroupQueryAttention, written before it, compute the same in ONNX Runtime.
+
+use std::path::Path;
+
+use posenc_ir::{Model, Tensor};
+use posenc_tests::binary;
+
+use crate::logits::load;
+use crate::runtime::onnxruntime;
+
+/// Grouped queries, keys and values apart; the operator rotates by tables of 64 rows that the graph computes.
+const APART: &str = r#"
+<ir_version: 10, opset_import: ["" : 17, "com.microsoft" : 1]>
+grouped (
+  float[batch, sequence, 64] q, float[batch, sequence, 32] k, float[batch, sequence, 32] v,
+  int64[batch, total] attention_mask,
+  float[batch, 2, past, 16] past_key, float[batch, 2, past, 16] past_value
+) => (
+  float[batch, sequence, 64] y,
+  float[batch, 2, total, 16] present_key, float[batch, 2, total, 16] present_value
+)
+<
+  int64[1] axis = {1}, int64 first = {0}, int64 one = {1}, int64 rows = {64}, int64[2] column = {64, 1},
+  float[1, 8] frequency = {1, 0.31, 0.1, 0.031, 0.01, 0.0031, 0.001, 0.00031}, float[1] half = {0.5}
+>
+{
+  counted = ReduceSum <keepdims = 0> (attention_mask, axis)
+  last = Sub (counted, one)
+  last_index = Cast <to = 6> (last)
+  mask_dims = Shape (attention_mask)
+  all = Gather (mask_dims, one)
+  total_length = Cast <to = 6> (all)
+  numbers = Range (first, rows, one)
+  floats = Cast <to = 1> (numbers)
+  positions = Reshape (floats, column)
+  angles = Mul (positions, frequency)
+  cos = Cos (angles)
+  sin = Sin (angles)
+  query = Mul (q, half)
+  key = Mul (k, half)
+  value = Mul (v, half)
+  y, present_key, present_value =
+    com.microsoft.GroupQueryAttention <num_heads = 4, kv_num_heads = 2, do_rotary = 1>
+      (query, key, value, past_key, past_value, last_index, total_length, cos, sin)
+}"#;
+
+/// The same, packed, with neighbors in pairs.
+fn packed() -> String {
+    let joined = "packed = Concat <axis = 2> (query, key, value)\n  y, present_key";
+    APART
+        .replace(
+            "y, present_key, present_value =",
+            &format!("{joined}, present_value ="),
+        )
+        .replace("(query, key, value, past_key,", "(packed, , , past_key,")
+        .replace("do_rotary = 1", "do_rotary = 1, rotary_interleaved = 1")
+}
+
+/// Numbers that look random, and are the same in every run.
+fn numbers(dims: &[usize], seed: usize) -> Tensor {
+    let number = |n: usize| (((n + seed * 7919) * 2_654_435_761) % 1_000_003) as f64 / 5e5 - 1.0;
+    let count = dims.iter().product();
+    let all: Vec<f64> = (0..count).map(number).collect();
+    Tensor::from_f64(posenc_ir::DType::F32, dims, &all)
+}
+
+/// The outputs for so many sequences and tokens, behind others, of which the first sequence lacks some.
+fn outputs(model: &Path, [batch, tokens, past]: [usize; 3], lacks: usize) -> Vec<Vec<f64>> {
+    let mut session = load(&onnxruntime(), model);
+    let mut mask = vec![1; batch * (past + tokens)];
+    mask[..lacks].fill(0);
+    let feeds = [
+        ("q", numbers(&[batch, tokens, 64], 1)),
+        ("k", numbers(&[batch, tokens, 32], 2)),
+        ("v", numbers(&[batch, tokens, 32], 3)),
+        (
+            "attention_mask",
+            Tensor::from_i64(&[batch, past + tokens], &mask),
+        ),
+        ("past_key", numbers(&[batch, 2, past, 16], 4)),
+        ("past_value", numbers(&[batch, 2, past, 16], 5)),
+    ];
+    let outputs = session.run(&feeds, &[]).unwrap_or_else(|e| panic!("{e}"));
+    outputs.iter().map(|(_, y)| y.to_f64s().unwrap()).collect()
+}
+
+fn distance(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
+    let pairs = a.iter().flatten().zip(b.iter().flatten());
+    pairs.fold(0.0, |most, (a, b)| most.max((a - b).abs()))
+}
+
+#[test]
+fn rotations_before_the_operator_compute_what_it_computed() {
+    for text in [APART.to_owned(), packed()] {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let model = Model::parse(&text).unwrap();
+        std::fs::write(at("grouped.onnx"), model.to_bytes().unwrap()).unwrap();
+        let rewritten = |flags: &[&str]| {
+            let out = at("out.onnx");
+            let [from, to] = [&at("grouped.onnx"), &out].map(|path| path.display().to_string());
+            let own = ["rewrite", &from, "-o", &to];
+            let ran = binary::run(own.iter().chain(flags));
+            assert_eq!(ran.code, 0, "{flags:?}: {}", ran.stderr);
+            out
+        };
+        // Sequences that end earlier, a token behind earlier ones, and several behind those of one sequence.
+        let runs = [([2, 7, 0], 2), ([2, 1, 6], 3), ([1, 4, 5], 0)];
+        let before = runs.map(|(at, lacks)| outputs(&self::written(&folder), at, lacks));
+        for (flags, is_same) in [
+            (&["--form", "ops"][..], true),
+            (&["--form", "onnx"], true),
+            (
+                &["--form", "ops", "--scale", "linear", "--factor", "4"],
+                false,
+            ),
+        ] {
+            let out = rewritten(flags);
+            let again = Model::open(&out).unwrap();
+            let mut nodes = again.graph().nodes().map(|(_, node)| node);
+            let attends = nodes
+                .find(|node| node.op() == "GroupQueryAttention")
+                .unwrap();
+            assert_eq!(attends.int("do_rotary").unwrap(), Some(0), "{flags:?}");
+            let far = runs
+                .iter()
+                .zip(&before)
+                .map(|((at, lacks), want)| distance(want, &outputs(&out, *at, *lacks)));
+            let far = far.fold(0.0, f64::max);
+            assert_eq!(far < 1e-5, is_same, "{flags:?}: {far}");
+        }
+    }
+}
+
+/// The model of a folder.
+fn written(folder: &tempfile::TempDir) -> std::path::PathBuf {
+    folder.path().join("grouped.onnx")
+}
+
+#[test]
+fn an_operator_that_normalizes_first_keeps_its_rotation() {
+    let normed = APART
+        .replace("cos, sin)\n}", "cos, sin, , , , , , scale, scale)\n}")
+        .replace(
+            "  query = Mul",
+            "  scale = ConstantOfShape <value = float[1] {1}> (sizes)\n  query = Mul",
+        )
+        .replace("int64[1] axis", "int64[1] sizes = {16}, int64[1] axis");
+    let folder = tempfile::tempdir().unwrap();
+    let model = written(&folder);
+    std::fs::write(&model, Model::parse(&normed).unwrap().to_bytes().unwrap()).unwrap();
+    let out = folder.path().join("out.onnx");
+    let [from, to] = [&model, &out].map(|path| path.display().to_string());
+    let ran = binary::run(["rewrite", &from, "-o", &to, "--form", "ops"]);
+    assert_eq!(ran.code, 4, "{}", ran.stderr);
+    assert!(ran.stderr.contains("normalizes"), "{}", ran.stderr);
+    assert!(!out.exists());
+}
