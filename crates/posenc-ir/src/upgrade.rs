@@ -8,6 +8,7 @@ use crate::model::Model;
 use crate::node::Node;
 use crate::schema::{self, Lookup};
 use crate::tensor::Tensor;
+use rustc_hash::FxHashMap;
 
 /// The oldest version from which a model can be converted.
 const OLDEST: i64 = 11;
@@ -80,11 +81,19 @@ impl Model {
         let step = Step { from, to: version };
         let graph = self.graph();
         let mut out = graph.emitter(graph.main(), "opset");
-        for (id, node) in graph.nodes() {
-            if node.domain().is_empty() && !is_in_function(graph, node.scope()) {
-                let axes = node.input(0).and_then(&rank);
-                let done = step.convert(&mut out, id, axes);
-                done.map_err(|e| e.at(graph.place(id)))?;
+        // What a body reads of the graph around it is replaced before.
+        let mut scopes: Vec<ScopeId> = graph.scopes().collect();
+        scopes.retain(|scope| !is_in_function(graph, *scope));
+        scopes.sort_by_key(|scope| around(graph, *scope).count());
+        let mut replaced = FxHashMap::default();
+        for scope in scopes {
+            for id in graph.order(scope)? {
+                let node = graph.node(id);
+                if node.domain().is_empty() {
+                    let axes = node.input(0).and_then(&rank);
+                    let done = step.convert(&mut out, id, axes, &mut replaced);
+                    done.map_err(|e| e.at(graph.place(id)))?;
+                }
             }
         }
         let (mut model, _) = self.clone().with_patch(out.finish())?;
@@ -106,9 +115,15 @@ impl Step {
         self.from < since && self.to >= since
     }
 
-    /// Replaces a node where the later version has another form.
-    /// `axes` is how many its first input has.
-    fn convert(self, out: &mut Emitter<'_>, id: NodeId, axes: Option<usize>) -> Result<()> {
+    /// Replaces a node where the later version has another form. `axes` is how many its first input has, and
+    /// `replaced` holds what took the place of outputs so far.
+    fn convert(
+        self,
+        out: &mut Emitter<'_>,
+        id: NodeId,
+        axes: Option<usize>,
+        replaced: &mut FxHashMap<ValueId, ValueId>,
+    ) -> Result<()> {
         let node = out.graph().node(id);
         let op = node.op();
         self.check_meaning(node, axes)?;
@@ -125,7 +140,9 @@ impl Step {
             return Ok(());
         }
         out.set_scope(node.scope());
-        let mut inputs = node.inputs().to_vec();
+        let inputs = node.inputs().iter();
+        let now = |value: &ValueId| *replaced.get(value).unwrap_or(value);
+        let mut inputs: Vec<_> = inputs.map(|value| value.as_ref().map(now)).collect();
         if let Some(name) = moved {
             let numbers = node.ints(name).map_err(|e| Error::invalid(e.to_string()))?;
             let numbers = numbers.unwrap_or_default();
@@ -139,6 +156,7 @@ impl Step {
         let pairs: Vec<(ValueId, ValueId)> = pairs.filter_map(|(old, new)| old.zip(new)).collect();
         for (old, new) in pairs {
             out.redirect(old, new)?;
+            replaced.insert(old, new);
         }
         Ok(())
     }
@@ -197,11 +215,15 @@ impl Step {
     }
 }
 
+/// A scope and those around it.
+fn around(graph: &Graph, scope: ScopeId) -> impl Iterator<Item = ScopeId> {
+    std::iter::successors(Some(scope), |scope| graph.scope(*scope).parent())
+}
+
 /// Whether a scope is within a function.
 fn is_in_function(graph: &Graph, scope: ScopeId) -> bool {
-    let around = |scope: &ScopeId| graph.scope(*scope).parent();
-    let mut scopes = std::iter::successors(Some(scope), around);
-    scopes.any(|scope| matches!(graph.scope(scope).kind(), ScopeKind::Function { .. }))
+    let is_function = |scope| matches!(graph.scope(scope).kind(), ScopeKind::Function { .. });
+    around(graph, scope).any(is_function)
 }
 
 #[cfg(test)]
@@ -257,6 +279,24 @@ mod tests {
                 "y = If (c) <then_branch = g () => (s) { s = ReduceMax <axes = [0]>(x) }, \
                  else_branch = h () => (t) { t = ReduceMax(x) }>",
                 "s = ReduceMax(x, \"opset/axes_0\")",
+            ),
+            // One behind another, also where the file has them in another order, and in a body.
+            (
+                17,
+                "a = ReduceMean <axes = [1]>(x) y = ReduceMax <axes = [0]>(a)",
+                "ReduceMax(\"opset/reducemean_0\", \"opset/axes_1\")",
+            ),
+            (
+                11,
+                "y = Squeeze <axes = [0]>(a) a = Unsqueeze <axes = [0]>(x)",
+                "Squeeze(\"opset/unsqueeze_0\", \"opset/axes_0\")",
+            ),
+            (
+                17,
+                "a = ReduceMean <axes = [1]>(x) \
+                 y = If (c) <then_branch = g () => (s) { s = ReduceMax <axes = [0]>(a) }, \
+                 else_branch = h () => (t) { t = ReduceMax(x) }>",
+                "s = ReduceMax(\"opset/reducemean_0\", \"opset/axes_1\")",
             ),
         ];
         for (version, text, says) in cases {
