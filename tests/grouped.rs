@@ -1,9 +1,10 @@
 //! Rotations within GroupQueryAttention, written before it, compute the same in ONNX Runtime.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use posenc_ir::{Model, Tensor};
-use posenc_tests::binary;
+use posenc_tests::binary::{self, Ran};
+use tempfile::TempDir;
 
 use crate::logits::load;
 use crate::runtime::onnxruntime;
@@ -89,70 +90,72 @@ fn distance(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
     pairs.fold(0.0, |most, (a, b)| most.max((a - b).abs()))
 }
 
+/// A model in a folder.
+fn written(folder: &TempDir, text: &str) -> PathBuf {
+    let path = folder.path().join("grouped.onnx");
+    std::fs::write(&path, Model::parse(text).unwrap().to_bytes().unwrap()).unwrap();
+    path
+}
+
+/// What `rewrite --form` makes of a model, and where.
+fn reformed(folder: &TempDir, model: &Path, form: &str) -> (Ran, PathBuf) {
+    let out = folder.path().join("out.onnx");
+    let [from, to] = [model, &out].map(|path| path.display().to_string());
+    let ran = binary::run(["rewrite", &from, "-o", &to, "--form", form]);
+    assert_eq!(out.exists(), ran.code == 0, "{form}: {}", ran.stderr);
+    (ran, out)
+}
+
 #[test]
 fn rotations_before_the_operator_compute_what_it_computed() {
+    // Sequences that end earlier, a token behind earlier ones, and several behind those of one sequence.
+    let runs = [([2, 7, 0], 2), ([2, 1, 6], 3), ([1, 4, 5], 0)];
     for text in [APART.to_owned(), packed()] {
         let folder = tempfile::tempdir().unwrap();
-        let at = |name: &str| folder.path().join(name);
-        let model = Model::parse(&text).unwrap();
-        std::fs::write(at("grouped.onnx"), model.to_bytes().unwrap()).unwrap();
-        let rewritten = |flags: &[&str]| {
-            let out = at("out.onnx");
-            let [from, to] = [&at("grouped.onnx"), &out].map(|path| path.display().to_string());
-            let own = ["rewrite", &from, "-o", &to];
-            let ran = binary::run(own.iter().chain(flags));
-            assert_eq!(ran.code, 0, "{flags:?}: {}", ran.stderr);
-            out
+        let model = written(&folder, &text);
+        let before = runs.map(|(at, lacks)| outputs(&model, at, lacks));
+        let far = |model: &Path| {
+            let each = runs.iter().zip(&before);
+            let each = each.map(|((at, lacks), want)| distance(want, &outputs(model, *at, *lacks)));
+            each.fold(0.0, f64::max)
         };
-        // Sequences that end earlier, a token behind earlier ones, and several behind those of one sequence.
-        let runs = [([2, 7, 0], 2), ([2, 1, 6], 3), ([1, 4, 5], 0)];
-        let before = runs.map(|(at, lacks)| outputs(&self::written(&folder), at, lacks));
-        for (flags, is_same) in [
-            (&["--form", "ops"][..], true),
-            (&["--form", "onnx"], true),
-            (
-                &["--form", "ops", "--scale", "linear", "--factor", "4"],
-                false,
-            ),
-        ] {
-            let out = rewritten(flags);
+        for form in ["ops", "onnx"] {
+            let (ran, out) = reformed(&folder, &model, form);
+            assert_eq!(ran.code, 0, "{form}: {}", ran.stderr);
             let again = Model::open(&out).unwrap();
             let mut nodes = again.graph().nodes().map(|(_, node)| node);
-            let attends = nodes
-                .find(|node| node.op() == "GroupQueryAttention")
-                .unwrap();
-            assert_eq!(attends.int("do_rotary").unwrap(), Some(0), "{flags:?}");
-            let far = runs
-                .iter()
-                .zip(&before)
-                .map(|((at, lacks), want)| distance(want, &outputs(&out, *at, *lacks)));
-            let far = far.fold(0.0, f64::max);
-            assert_eq!(far < 1e-5, is_same, "{flags:?}: {far}");
+            let attends = nodes.find(|node| node.op() == "GroupQueryAttention");
+            assert_eq!(
+                attends.unwrap().int("do_rotary").unwrap(),
+                Some(0),
+                "{form}"
+            );
+            assert!(far(&out) < 1e-5, "{form}: {}", far(&out));
         }
+        let other = written(&folder, &text.replace("0.31,", "0.32,"));
+        assert!(far(&other) > 1e-3, "another frequency is seen");
     }
 }
 
-/// The model of a folder.
-fn written(folder: &tempfile::TempDir) -> std::path::PathBuf {
-    folder.path().join("grouped.onnx")
-}
-
 #[test]
-fn an_operator_that_normalizes_first_keeps_its_rotation() {
+fn what_the_operator_does_otherwise_is_refused() {
     let normed = APART
         .replace("cos, sin)\n}", "cos, sin, , , , , , scale, scale)\n}")
         .replace(
-            "  query = Mul",
-            "  scale = ConstantOfShape <value = float[1] {1}> (sizes)\n  query = Mul",
-        )
-        .replace("int64[1] axis", "int64[1] sizes = {16}, int64[1] axis");
-    let folder = tempfile::tempdir().unwrap();
-    let model = written(&folder);
-    std::fs::write(&model, Model::parse(&normed).unwrap().to_bytes().unwrap()).unwrap();
-    let out = folder.path().join("out.onnx");
-    let [from, to] = [&model, &out].map(|path| path.display().to_string());
-    let ran = binary::run(["rewrite", &from, "-o", &to, "--form", "ops"]);
-    assert_eq!(ran.code, 4, "{}", ran.stderr);
-    assert!(ran.stderr.contains("normalizes"), "{}", ran.stderr);
-    assert!(!out.exists());
+            "int64[1] axis",
+            "float[16] scale = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, int64[1] axis",
+        );
+    let placed = APART
+        .replace("cos, sin)\n}", "cos, sin, position_ids)\n}")
+        .replace(
+            "int64[batch, total]",
+            "int64[batch, sequence] position_ids, int64[batch, total]",
+        );
+    for (text, says) in [(normed, "normalizes"), (placed, "position_ids")] {
+        let folder = tempfile::tempdir().unwrap();
+        let model = written(&folder, &text);
+        let (ran, _) = reformed(&folder, &model, "ops");
+        assert_eq!(ran.code, 4, "{}", ran.stderr);
+        assert!(ran.stderr.contains(says), "{}", ran.stderr);
+    }
 }

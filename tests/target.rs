@@ -1,5 +1,6 @@
 //! Results for a runtime run there, or are refused.
 
+use posenc_runtime::TractBackend;
 use posenc_tests::binary::{self, Ran};
 use posenc_tests::fixture::Fixture;
 use tempfile::TempDir;
@@ -45,7 +46,11 @@ fn a_target_picks_a_form_that_it_runs() {
             .iter()
             .any(|own| own["name"] == "form" && own["source"] == source);
         assert_eq!(is_told, form.is_some(), "{name} {target}");
-        let mut session = load(&onnxruntime(), &folder.path().join("out.onnx"));
+        let out = folder.path().join("out.onnx");
+        let mut session = match target {
+            "tract" => load(&TractBackend::new(), &out),
+            _ => load(&onnxruntime(), &out),
+        };
         for (case, run) in fixture.runs() {
             let got = logits(&mut *session, &run.inputs).unwrap();
             let far = distance(&got, &run.outputs["logits"]).unwrap();

@@ -229,7 +229,8 @@ pub struct Allowances {
 
 words! {
     /// The runtime that a rewrite is for. Rotations get a form that it implements, where the request names none,
-    /// and a result with another operator that it lacks is refused.
+    /// and a result with another operator that it is known to lack is refused. A run shows the rest:
+    /// [`Rewritten::run`](crate::Rewritten::run).
     ///
     /// ```
     /// # use posenc_onnx::request::{Request, Target};

@@ -22,7 +22,7 @@ mod tensors;
 pub(crate) mod tests;
 
 use posenc_encodings::family::Family;
-use posenc_encodings::kind::{Form, Kind};
+use posenc_encodings::kind::Kind;
 use posenc_ir::{Model, NodeId};
 
 use crate::config::Told;
@@ -160,10 +160,10 @@ impl Planned<'_> {
         self.request.keeps_frequencies()
     }
 
-    /// The form that rotations get; `None` where they keep theirs.
-    pub(crate) fn form(&self) -> Option<Form> {
-        let of_target = || target::form(&self.request, self.input(), &self.branches);
-        self.request.form.or_else(|| Some(of_target()?.form))
+    /// The form that rotations get, as far as the model before its edits tells; `None` where they keep theirs.
+    pub(crate) fn form(&self) -> Option<form::Wanted> {
+        let found = self.branches.iter().map(|branch| &branch.found);
+        target::wanted(&self.request, self.input(), found)
     }
 
     /// Rewrites a copy of the model.
@@ -175,31 +175,21 @@ impl Planned<'_> {
         let is_sorted = self.request.allowances.sort;
         let is_other = self.flat.is_some() || self.plain.is_some();
         let respelled = self.respelled();
-        let left_out = self.left_out;
+        let left_out = self.left_out.clone();
         let unread = self.unread.clone();
         let flat = self.flat.clone();
         let request = self.request.clone();
-        let form = target::form(&request, self.input(), &self.branches);
         let spellings = self.spellings();
         let options = (self.branches.len() == 1).then(|| self.branches[0].options.clone());
         let recorded = recorded_original(self.input());
         let recorded = recorded.map(|(length, _)| length);
         let told = Told::of(&self.change, &self.branches, &self.request, recorded);
-        let done = self.edit().map_err(RewriteError::of_edit)?;
-        let wanted = match (request.form, &form) {
-            (Some(form), _) => Some((form, "form")),
-            (None, Some(form)) => Some((form.form, "target")),
-            (None, None) => None,
-        };
-        let mut done = match wanted {
-            Some(wanted) => form::apply(done, options.as_ref(), &request, wanted)
-                .map_err(RewriteError::of_edit)?,
-            None => done,
-        };
-        if let Some(target) = request.target {
-            target::check(&done, target)?;
+        let mut done = self.edit().map_err(RewriteError::of_edit)?;
+        let found = std::iter::once(&done.found).chain(&done.other_branches);
+        if let Some(wanted) = target::wanted(&request, &done.model, found) {
+            done = form::apply(done, options.as_ref(), &request, wanted)
+                .map_err(RewriteError::of_edit)?;
         }
-        done.report.inferred.extend(form.map(target::Wanted::told));
         done.told = told;
         if let Some(left_out) = left_out {
             left_out.tell(&mut done);
@@ -208,6 +198,9 @@ impl Planned<'_> {
         if done.report.edits.is_empty() {
             let read = std::mem::replace(&mut done.model, model.clone());
             done.flat = is_other.then_some(read);
+        }
+        if let Some(target) = request.target {
+            target::check(&done, target)?;
         }
         if !done.report.edits.is_empty() && !unread.is_empty() {
             record::write_unread(&mut done.model, &unread);

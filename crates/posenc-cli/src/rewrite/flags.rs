@@ -13,6 +13,7 @@ use posenc_onnx::request::{
 
 use super::external::ExternalData;
 use super::family::FamilyArgs;
+use crate::exit::Failure;
 use crate::rope::{self, RopeArgs, ScalingArgs};
 use crate::value;
 
@@ -84,7 +85,7 @@ struct TargetArgs {
     #[arg(long, value_name = "FORM", value_parser = form())]
     form: Option<FormWish>,
 
-    /// Runtime that the result is for; it has to run there [default: any that runs the model as it is]
+    /// Runtime that has to run the result [default: none is checked]
     #[arg(long, value_name = "TARGET", value_parser = value::word::<Target>())]
     target: Option<Target>,
 
@@ -225,6 +226,11 @@ impl Args {
     /// When a file that they name cannot be read.
     pub(super) fn request(&self) -> anyhow::Result<Request> {
         let Self { target, tables, .. } = self;
+        if target.target.is_some() && matches!(target.form, Some(FormWish(None))) {
+            let why =
+                "--target picks a form where rotations cannot keep theirs: leave out --form keep";
+            return Err(Failure::usage(why).into());
+        }
         let parameters = Parameters {
             family: tables.family.0.clone(),
             image_size: tables.image_size,

@@ -206,14 +206,14 @@ fn a_flag_without_effect_is_exit_2_and_named() {
 }
 
 #[test]
-fn an_option_that_is_not_supported_is_exit_4_and_named() {
+fn a_form_that_the_target_excludes_is_exit_2_and_named() {
     let folder = Folder::new();
     let model = llama(&folder);
-    let ran = run(["rewrite", &model, "--target=ort-cuda"]
+    let ran = run(["rewrite", &model, "--target=portable", "--form=contrib"]
         .into_iter()
         .chain(YARN));
-    ran.failed(4, "--target");
-    assert!(ran.err.contains("--target is not supported"), "{}", ran.err);
+    ran.failed(2, "--form contrib");
+    assert!(ran.err.contains("not portable"), "{}", ran.err);
     assert_eq!(folder.names(), ["m.onnx"]);
 }
 

@@ -14,7 +14,7 @@ mod unexplained;
 pub(crate) mod unrounded;
 
 use ndarray::Array2;
-use posenc_ir::{Model, NodeId, Use, ValueId};
+use posenc_ir::{Model, Node, NodeId, Use, ValueId};
 
 use crate::attention::frontier::{Frontier, OperandPath};
 use crate::attention::{Operand, Site};
@@ -37,6 +37,15 @@ pub(crate) fn find(model: &Model, found: &mut Found) {
     let rounded = model;
     let mut all = [RotationCache::default(), RotationCache::default()];
     for site in found.attention.clone() {
+        let node = model.graph().node(site.node);
+        if rotates(node) && node.op() == "Attention" {
+            found.not_rotary.push(Refused {
+                site: site.index,
+                node: site.node,
+                why: "an Attention that rotates queries and keys itself is not read".to_owned(),
+            });
+            continue;
+        }
         let [known, known_unrounded] = &mut all;
         let (mut model, mut known) = (rounded, known);
         let mut sides = read_sides(model, found, known, &site);
@@ -266,6 +275,11 @@ fn before_projection(
     }
 }
 
+/// Whether an operator of attention rotates queries and keys itself.
+pub(crate) fn rotates(node: &Node) -> bool {
+    node.domain() == "com.microsoft" && matches!(node.int("do_rotary"), Ok(Some(n)) if n != 0)
+}
+
 /// The rotation within a fused operator, if it has one.
 fn inside(model: &Model, found: &Found, site: &Site, operand: &Operand) -> Option<Region> {
     let node = model.graph().node(site.node);
@@ -277,7 +291,7 @@ fn inside(model: &Model, found: &Found, site: &Site, operand: &Operand) -> Optio
         _ => return None,
     };
     let flag = |name: &str| matches!(node.int(name), Ok(Some(n)) if n != 0);
-    if !flag("do_rotary") {
+    if !rotates(node) {
         return None;
     }
     let whole = |v| found.trace.get(v).to_i64()?.iter().next().copied();

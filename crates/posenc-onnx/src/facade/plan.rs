@@ -226,11 +226,13 @@ fn rescaled(planned: &Planned<'_>, found: &Found, plan: &rescale::Plan) -> Vec<P
 fn reformed(planned: &Planned<'_>, found: &Found) -> Vec<PlannedEdit> {
     let entries = inspect_encodings(planned.input(), found);
     let request = &planned.request;
-    let Some(form) = planned.form() else {
+    let Some(wanted) = planned.form() else {
         return vec![];
     };
-    let is_other =
-        |site: &&RotarySite| site.form != form && request.names(&found.attention[site.site]);
+    let form = wanted.form;
+    let is_other = |site: &&RotarySite| {
+        site.form != form && wanted.covers(request, &found.attention[site.site])
+    };
     let edit = |site: &RotarySite| {
         let described = describe(found, &entries, site.site);
         let [mut from, mut to] = [described.clone(), described];

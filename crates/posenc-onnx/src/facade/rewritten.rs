@@ -314,7 +314,7 @@ impl Rewritten {
     }
 
     /// Runs the result with random inputs, as the runtime that it is for has to: without earlier tokens, and
-    /// with some where the model takes them. `Some` says why it runs for one sequence only, where that is so.
+    /// for one token behind some where the model takes them. `Some` says why it runs for one sequence only, where that is so.
     ///
     /// # Errors
     /// When the runtime is absent or does not run it, or no inputs can be made for it.

@@ -9,7 +9,7 @@ use super::run::{RuntimeTarget, Source, run};
 use crate::detect::context::Context;
 use crate::graph::ports::Lengths;
 
-/// Runs a model without earlier tokens and with some, optimized. `read` is the model in which everything was found.
+/// Runs a model without earlier tokens, and for one token behind some, optimized. `read` is the model in which everything was found.
 /// Where it takes one sequence only, the reason is given.
 ///
 /// # Errors
@@ -28,22 +28,25 @@ pub(crate) fn check(
     };
     let found = read.found;
     let ports = found.ports_with_width();
-    let mut at = |past: usize, batch: usize| {
+    let own = found.lengths;
+    let mut at = |past: usize, sequence: usize, batch: usize| {
         let wanted = Lengths {
             past,
             batch,
-            ..found.lengths
+            sequence,
         };
         let feeds = feeds(read.graph(), &ports, ports.fit(wanted), Padding::None)?;
         run(&mut *session, &feeds, &setting).map(drop)
     };
-    let own = found.lengths;
-    let refused = at(0, own.batch).err();
+    let mut refused = at(0, own.sequence, own.batch).err();
     if refused.is_some() {
-        at(0, 1)?;
+        at(0, own.sequence, 1)?;
     }
-    if own.past > 0 {
-        at(own.past, own.batch).or_else(|_| at(own.past, 1))?;
+    if own.past > 0
+        && let Err(why) = at(own.past, 1, own.batch)
+    {
+        at(own.past, 1, 1)?;
+        refused = refused.or(Some(why));
     }
     Ok(refused)
 }

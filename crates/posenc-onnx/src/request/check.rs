@@ -41,7 +41,7 @@ impl Request {
     /// ```
     pub fn check_supported(&self) -> Result<(), Refusal> {
         if (self.target, self.form) == (Some(Target::Portable), Some(Form::Contrib)) {
-            let why = "`form` contrib has operators of ONNX Runtime alone, which are not portable; leave out one of both";
+            let why = "`form` contrib has operators that only ONNX Runtime has, which are not portable; leave out one of the two";
             return Err(Refusal::invalid(why));
         }
         let p = &self.parameters;

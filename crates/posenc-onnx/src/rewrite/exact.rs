@@ -28,12 +28,12 @@ pub(super) struct Exact {
 }
 
 /// The pairs of `QuantizeLinear` and `DequantizeLinear` that were left out.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct LeftOut {
     /// How many.
     pairs: usize,
-    /// Whether a rotation was another function with them.
-    is_coarse: bool,
+    /// The sites whose rotation was another function with them.
+    coarse: Vec<usize>,
 }
 
 /// The model with exact rotations at the sites of a request; `None` where none is computed from quantized numbers,
@@ -47,7 +47,12 @@ pub(super) fn exact(
     if request.is_only_form() {
         return None;
     }
-    let is_coarse = branches.iter().any(|own| !own.found.quantized.is_empty());
+    let quantized = |found: &Found| {
+        let all = found.quantized.iter().map(|own| own.site.site);
+        let chosen = all.filter(|site| request.covers(&found.attention[*site]));
+        chosen.collect::<Vec<_>>()
+    };
+    let is_coarse = branches.iter().any(|own| !quantized(&own.found).is_empty());
     let is_rotated = branches.iter().any(|own| !own.found.rotary.is_empty());
     let mut nodes = model.graph().nodes();
     let mut is_rounded = || nodes.any(|(_, node)| node.is("QuantizeLinear"));
@@ -56,6 +61,7 @@ pub(super) fn exact(
         return None;
     }
     let found = detect(model, options);
+    let coarse = quantized(&found);
     let (model, pairs) = quantized::exact(model, &found, |site| request.covers(site))?;
     let plain = spelling::plain(&model, &options.roles);
     let branches = branches_of(plain.as_ref().unwrap_or(&model), options);
@@ -63,14 +69,14 @@ pub(super) fn exact(
         model,
         plain,
         branches,
-        left_out: LeftOut { pairs, is_coarse },
+        left_out: LeftOut { pairs, coarse },
     })
 }
 
 impl LeftOut {
     /// Tells what was left out where a model is rewritten. A rotation that was another function is an edit of its own.
-    pub(super) fn tell(self, done: &mut Rewritten) {
-        if done.report.edits.is_empty() && self.is_coarse {
+    pub(super) fn tell(&self, done: &mut Rewritten) {
+        if done.report.edits.is_empty() && !self.coarse.is_empty() {
             done.report.edits = self.edits(&done.model, &done.found);
             done.report.guarantee = Guarantee::NewFunction;
         }
@@ -83,9 +89,9 @@ impl LeftOut {
         }
     }
 
-    fn edits(self, result: &Model, found: &Found) -> Vec<Edit> {
+    fn edits(&self, result: &Model, found: &Found) -> Vec<Edit> {
         let changed = Changed {
-            sites: found.rotary.iter().map(|own| (own.site, None)).collect(),
+            sites: self.coarse.iter().map(|site| (*site, None)).collect(),
             nodes_removed: 2 * self.pairs,
             ..Changed::default()
         };

@@ -6,8 +6,10 @@ use serde_json::{Value, json};
 
 use super::rewritten::Rewritten;
 use super::summary::{Changed, edits};
+use crate::attention::Site;
 use crate::detect::context::Context;
 use crate::detect::finding::Finding;
+use crate::detect::rotary::rotates;
 use crate::detect::rotary::switch::noise;
 use crate::detect::{Found, Options, RotarySite, detect};
 use crate::edit::form::reform;
@@ -17,15 +19,31 @@ use crate::plan::selection::chosen;
 use crate::prove::invariants::check_same_sites;
 use crate::prove::tolerance;
 use crate::report::Guarantee;
-use crate::request::Request;
+use crate::request::{Request, Target};
 use posenc_encodings::families::rope::Rope;
+use posenc_encodings::inferred::Inferred;
 use posenc_encodings::kind::Form;
+use posenc_encodings::words::Word;
 
 /// The first opset with `RotaryEmbedding`.
 const STANDARD: i64 = 23;
 
-/// Gives the rotations of a result a form. `options` are those of the only branch, and `because_of` is the option
-/// that wants the form.
+/// A form that rotations are to get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    pub(crate) form: Form,
+    /// The runtime that wants it; `None` where the request names the form.
+    pub(crate) target: Option<Target>,
+}
+
+impl Wanted {
+    /// Whether the rotation of a site gets it. A runtime has to run all of them.
+    pub(crate) fn covers(self, request: &Request, site: &Site) -> bool {
+        self.target.is_some() || request.covers(site)
+    }
+}
+
+/// Gives the rotations of a result a form. `options` are those of the only branch.
 ///
 /// # Errors
 /// Where a rotation cannot have that form, and where the result is not read back as before.
@@ -33,11 +51,15 @@ pub(super) fn apply(
     done: Rewritten,
     options: Option<&Options>,
     request: &Request,
-    (form, because_of): (Form, &str),
+    wanted: Wanted,
 ) -> Result<Rewritten, RewriteError> {
-    reformed(done, options, request, form).map_err(|why| match why {
+    let option = match wanted.target {
+        Some(_) => "target",
+        None => "form",
+    };
+    reformed(done, options, request, wanted).map_err(|why| match why {
         RewriteError::Refused(why) if *why.kind() == RefusalKind::UnsupportedOption("form") => {
-            why.with(&format!("; leave out `{because_of}`")).into()
+            why.with(&format!("; leave out `{option}`")).into()
         }
         other => other,
     })
@@ -47,8 +69,9 @@ fn reformed(
     mut done: Rewritten,
     options: Option<&Options>,
     request: &Request,
-    form: Form,
+    wanted: Wanted,
 ) -> Result<Rewritten, RewriteError> {
+    let form = wanted.form;
     let context = Context {
         model: &done.model,
         found: &done.found,
@@ -59,10 +82,10 @@ fn reformed(
     }
     let found = context.found;
     check_read(&context, form, |site| {
-        request.covers(&found.attention[site])
+        wanted.covers(request, &found.attention[site])
     })?;
     let is_other =
-        |own: &RotarySite| own.form != form && request.covers(&found.attention[own.site]);
+        |own: &RotarySite| own.form != form && wanted.covers(request, &found.attention[own.site]);
     if !found.rotary.iter().any(is_other) {
         return Ok(done);
     }
@@ -79,7 +102,7 @@ fn reformed(
         found: before,
     };
     let Some(made) = reform(&context, form, |site| {
-        request.covers(&before.attention[site])
+        wanted.covers(request, &before.attention[site])
     })?
     else {
         return Ok(done);
@@ -102,6 +125,10 @@ fn reformed(
         name(&mut edit.to, form);
     }
     done.report.guarantee = done.report.guarantee.max(Guarantee::Rounding);
+    if let Some(target) = wanted.target {
+        let told = Inferred::new("form", form.name(), format!("target {target}"));
+        done.report.inferred.push(told);
+    }
     for edit in own {
         let mut all = done.report.edits.iter_mut();
         // What was changed before is told once.
@@ -159,7 +186,7 @@ fn check_read(
     let (graph, found) = (context.graph(), context.found);
     let at = |node: NodeId, why: &str| Err(refusal(why).at(graph.place(node)).into());
     let is_fused = |node: NodeId| graph.node(node).op() == "RotaryEmbedding";
-    let is_other = |node: NodeId| form != Form::Ops || is_fused(node);
+    let is_other = |id: NodeId| form != Form::Ops || is_fused(id) || rotates(graph.node(id));
     let mut unread = found.not_rotary.iter().filter(|r| is_chosen(r.site));
     if let Some(unread) = unread.find(|unread| is_other(unread.node)) {
         let why = "this was not read as a rotation, and would keep its form";

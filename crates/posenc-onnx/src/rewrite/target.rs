@@ -3,50 +3,46 @@
 
 mod kernels;
 
-use posenc_encodings::inferred::Inferred;
 use posenc_encodings::kind::Form;
-use posenc_encodings::words::Word;
 use posenc_ir::eval::Trace;
-use posenc_ir::{Model, NodeId};
+use posenc_ir::{Graph, Model, NodeId, ScopeKind};
 
+use super::form::Wanted;
 use super::rewritten::Rewritten;
-use crate::detect::branches::Branch;
+use crate::detect::{Found, Options, RotarySite, detect};
 use crate::error::{Refusal, RewriteError};
 use crate::request::{Request, Target};
 
-/// A form that a runtime wants.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Wanted {
-    pub(crate) form: Form,
-    target: Target,
-}
-
-impl Wanted {
-    /// What the report says of it.
-    pub(super) fn told(self) -> Inferred {
-        Inferred::new("form", self.form.name(), format!("target {}", self.target))
+/// The form that rotations get: that of the request, or plain operators where its target needs them. `None` where
+/// they keep theirs. `found` is what was found in the branches of the model.
+pub(super) fn wanted<'a>(
+    request: &Request,
+    model: &Model,
+    found: impl IntoIterator<Item = &'a Found>,
+) -> Option<Wanted> {
+    if let Some(form) = request.form {
+        return Some(Wanted { form, target: None });
     }
-}
-
-/// The form that rotations get for the target of a request that names none; `None` where they keep theirs.
-pub(super) fn form(request: &Request, model: &Model, branches: &[Branch]) -> Option<Wanted> {
-    let target = request.target.filter(|_| request.form.is_none())?;
-    let mut rotated = branches.iter().flat_map(|branch| &branch.found.rotary);
-    let rotated_by = |found: &Branch| {
-        let sites = found.found.rotary.iter();
-        let nodes = sites.map(|site| site.query.region.entries[0].node);
-        nodes.collect::<Vec<_>>()
+    let target = request.target?;
+    let is_needed = |found: &Found, site: &RotarySite| match target {
+        Target::Portable => site.form != Form::Ops,
+        Target::Tract => site.form == Form::Contrib,
+        Target::OrtCpu | Target::OrtCuda => {
+            // An operator of attention stays, whether it rotates or not.
+            let sides = [&site.query, &site.key].into_iter();
+            let sides = sides.filter(|side| side.region.inside.is_none());
+            let mut nodes = sides
+                .flat_map(|side| &side.region.entries)
+                .map(|at| at.node);
+            nodes.any(|id| lacks(model, &found.trace, id, target).is_some())
+        }
     };
-    let is_needed = match target {
-        Target::Portable => rotated.any(|site| site.form != Form::Ops),
-        Target::Tract => rotated.any(|site| site.form == Form::Contrib),
-        Target::OrtCpu | Target::OrtCuda => branches.iter().any(|branch| {
-            let mut nodes = rotated_by(branch).into_iter();
-            nodes.any(|id| lacks(model, &branch.found.trace, id, target).is_some())
-        }),
-    };
-    let form = Form::Ops;
-    is_needed.then_some(Wanted { form, target })
+    let mut branches = found.into_iter();
+    let needs = |found: &Found| found.rotary.iter().any(|site| is_needed(found, site));
+    branches.any(needs).then_some(Wanted {
+        form: Form::Ops,
+        target: Some(target),
+    })
 }
 
 /// Refuses a result with an operator that its target lacks.
@@ -54,16 +50,22 @@ pub(super) fn form(request: &Request, model: &Model, branches: &[Branch]) -> Opt
 /// # Errors
 /// With the first such operator.
 pub(super) fn check(done: &Rewritten, target: Target) -> Result<(), RewriteError> {
-    let model = done.read();
+    // A model that is not changed is written as it is, and not as it was read.
+    let again = done
+        .flat
+        .is_some()
+        .then(|| detect(&done.model, &Options::default()));
+    let (model, found) = (&done.model, again.as_ref().unwrap_or(&done.found));
+    let traces = || std::iter::once(found).chain(&done.other_branches);
     let nodes = model.graph().nodes();
     let mut lacking = nodes.filter_map(|(id, _)| {
-        let why = lacks(model, &done.found.trace, id, target)?;
-        Some((id, why))
+        let mut reasons = traces().filter_map(|own| lacks(model, &own.trace, id, target));
+        Some((id, reasons.next()?))
     });
     let Some((id, why)) = lacking.next() else {
         return Ok(());
     };
-    let mut sites = done.found.attention.iter();
+    let mut sites = found.attention.iter();
     let place = match sites.find(|site| site.node == id) {
         // Its node may be new.
         Some(site) => site.name.clone(),
@@ -78,13 +80,22 @@ fn lacks(model: &Model, trace: &Trace, id: NodeId, target: Target) -> Option<Str
     let node = model.graph().node(id);
     let (domain, op) = (node.domain(), node.op());
     match target {
-        Target::Portable => (!domain.is_empty())
+        Target::Portable => (!domain.is_empty() && !has_functions(model.graph(), domain))
             .then(|| format!("{op} of {domain} is no operator of ONNX, and so not portable")),
         // A run tells what it lacks.
         Target::Tract => None,
         Target::OrtCpu => kernels::lacks(node, trace, kernels::Provider::Cpu),
         Target::OrtCuda => kernels::lacks(node, trace, kernels::Provider::Cuda),
     }
+}
+
+/// Whether a domain is that of functions of the model, whose nodes are among those of the graph.
+fn has_functions(graph: &Graph, of: &str) -> bool {
+    let mut scopes = graph.scopes();
+    scopes.any(|scope| match graph.scope(scope).kind() {
+        ScopeKind::Function { domain, .. } => **domain == *of,
+        _ => false,
+    })
 }
 
 #[cfg(test)]

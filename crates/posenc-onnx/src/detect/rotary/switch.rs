@@ -15,11 +15,11 @@ use posenc_encodings::families::rope::Rope;
 /// Positions are tried up to this one; no model counts further.
 const FARTHEST: usize = 1 << 24;
 
-/// The share by which frequencies differ that are the same.
+/// Frequencies within this relative difference count as equal.
 const CLOSE: f64 = 1e-4;
 
-/// By how many times the error of cosines and sines, as of those that are stored in f16, the angles of
-/// frequencies differ that are read from other rows of them.
+/// Angles that are read from other rows of a rounded table differ by up to this many times the largest difference
+/// between the table and a rotation.
 const ROUNDED: f64 = 4.0;
 
 /// Looks for a length at which the frequencies of a rotation change.
@@ -200,8 +200,8 @@ pub(crate) struct Noise {
     tokens: f64,
 }
 
-/// How far frequencies that are read differ from those of other rows of the same cosines and sines, if not by this
-/// share of each.
+/// How far the rotations of the same table may differ that are read from different rows, by a share of each number at
+/// least.
 pub(crate) fn noise(rotations: [&Rotation; 2], share: f64) -> Noise {
     let [a, b] = rotations;
     Noise {

@@ -1,6 +1,6 @@
 //! Rotations within an operator of attention, which are written before it instead.
 
-use posenc_ir::{Emitter, NodeId, ValueId};
+use posenc_ir::{Emitter, ValueId};
 
 use super::waves::{CONTRIB, Source, Waves};
 use super::{Unrotated, Writer, unsupported};
@@ -9,9 +9,6 @@ use crate::edit::insert::{Length, ValueAxis, up_to};
 use crate::edit::remove::rotation::remove_from_operator;
 use crate::error::RewriteError;
 use crate::graph::region::Inside;
-
-/// The input that holds the last index of each sequence.
-const LAST_INDEX: usize = 5;
 
 /// The input that holds the position of each token.
 const POSITIONS: usize = 9;
@@ -34,6 +31,11 @@ impl Writer<'_> {
             let op = node.op();
             let why = format!("{op} rotates within itself, and keeps its form");
             return refuse(&why);
+        }
+        if node.input(POSITIONS).is_some() {
+            let why = "of its position_ids, it takes only the first for all sequences of a prompt, and every one \
+                       later, which is not written in this form yet";
+            return refuse(why);
         }
         if NORMS.iter().any(|slot| node.input(*slot).is_some()) {
             return refuse("it normalizes queries and keys before it rotates them itself");
@@ -79,14 +81,7 @@ impl Waves<'_> {
         inside: &Inside,
     ) -> Result<ValueId, String> {
         let context = self.context;
-        let node = context.graph().node(side.region.entries[0].node);
-        if let Some(positions) = node.input(POSITIONS) {
-            return Ok(positions);
-        }
-        let last = node
-            .input(LAST_INDEX)
-            .filter(|last| inside.positions == Some(*last));
-        let last = last.ok_or("it has no positions")?;
+        let last = inside.positions.ok_or("it has no positions")?;
         let tokens = ValueAxis {
             value: side.region.input,
             axis: side.region.input_lane.sequence,
@@ -95,7 +90,7 @@ impl Waves<'_> {
         if let Some(known) = self.positions.get(&(last, length)) {
             return Ok(*known);
         }
-        // Before the first tokens of all sequences there are none, even where some end earlier.
+        // In a first prompt, the operator counts from 0 in every sequence, also in a shorter one.
         let made = up_to(out, context, &mut self.lengths, last, length);
         self.positions.insert((last, length), made);
         Ok(made)
@@ -105,17 +100,13 @@ impl Waves<'_> {
     pub(super) fn of_attention(
         &self,
         out: &mut Emitter<'_>,
-        id: NodeId,
+        inside: &Inside,
         picks: ValueId,
-    ) -> Result<Source, String> {
-        let node = self.context.graph().node(id);
-        let (Some(cos), Some(sin)) = (node.input(7), node.input(8)) else {
-            return Err("it has no cosines and sines".to_owned());
-        };
-        Ok(Source {
-            values: [cos, sin].map(|table| out.op("Gather", &[table, picks])),
+    ) -> Source {
+        Source {
+            values: [inside.cos, inside.sin].map(|table| out.op("Gather", &[table, picks])),
             by_sequence: true,
-            dtype: self.context.dtype(cos),
-        })
+            dtype: self.context.dtype(inside.cos),
+        }
     }
 }

@@ -50,7 +50,7 @@ pub(super) struct Unrotated {
     pub(super) value: ValueId,
     /// Which of its features rotate together.
     pub(super) layout: Layout,
-    /// How many heads it has, where the output of the region has others besides.
+    /// How many heads it has, where the output of the region holds keys and values too.
     pub(super) heads: Option<usize>,
 }
 

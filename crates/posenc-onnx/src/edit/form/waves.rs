@@ -84,12 +84,8 @@ impl<'a> Waves<'a> {
         let node = graph.node(id);
         let is_fused = node.op() == "RotaryEmbedding";
         let entries = side.region.entries.iter();
-        let picks = side
-            .region
-            .inside
-            .as_ref()
-            .map(|own| self.picks(out, side, own))
-            .transpose()?;
+        let inside = side.region.inside.as_ref();
+        let picks = inside.map(|own| self.picks(out, side, own)).transpose()?;
         let from: Vec<ValueId> = match is_fused {
             true => {
                 // Positions are counted for as many tokens as there are, where the first is given.
@@ -108,8 +104,8 @@ impl<'a> Waves<'a> {
             return Ok(*known);
         }
         out.set_scope(node.scope());
-        let made = match (picks, is_fused, node.domain()) {
-            (Some(picks), ..) => self.of_attention(out, id, picks),
+        let made = match (inside.zip(picks), is_fused, node.domain()) {
+            (Some((inside, picks)), ..) => Ok(self.of_attention(out, inside, picks)),
             (None, true, "") => self.of_standard(out, id),
             (None, true, CONTRIB) => self.of_contrib(out, side, id),
             _ => self.of_operators(out, side, layout),

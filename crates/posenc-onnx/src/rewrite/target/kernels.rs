@@ -1,4 +1,4 @@
-//! The operators of position and attention for which ONNX Runtime has kernels, by provider.
+//! The operators around positions and attention for which ONNX Runtime lacks kernels, by provider.
 //!
 //! Of version 1.31: those of the processor as it registers them, those of CUDA as its list of kernels and its sources
 //! say. Other operators are left to a run.
@@ -95,8 +95,8 @@ pub(super) fn lacks(node: &Node, trace: &Trace, provider: Provider) -> Option<St
     }
     if op == "RotaryEmbedding" {
         return is_of_other_sequences(node, trace).then(|| {
-            "ONNX Runtime takes the cosines or positions of every sequence in a RotaryEmbedding, and not \
-             those of one for all".to_owned()
+            "ONNX Runtime needs cosines or positions for every sequence of a batch, and this RotaryEmbedding \
+             has those of one".to_owned()
         });
     }
     let int = |name| node.int(name).ok().flatten();

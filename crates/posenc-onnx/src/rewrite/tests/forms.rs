@@ -7,6 +7,7 @@ use crate::graph::sketch::{A, HEADS, HIDDEN, SIZE, Sketch};
 use crate::prove::testing::fixture;
 use crate::request::{LawName, Request, Target};
 use crate::rewrite::rewrite;
+use posenc_encodings::inferred::Inferred;
 use posenc_encodings::kind::{Form, Kind};
 
 /// Rows of the tables.
@@ -127,6 +128,60 @@ fn a_runtime_without_a_kernel_is_refused() {
         ..Request::default()
     };
     assert!(rewrite(&mut grouped(), &request).is_ok());
+}
+
+/// An operator of attention that projects and rotates.
+fn projecting() -> Model {
+    let mut s = Sketch::default();
+    let x = s.embedded();
+    let w = s.weights(&[HIDDEN, 3 * HIDDEN]);
+    let attributes = [
+        ("num_heads", A::Int(HEADS as i64)),
+        ("do_rotary", A::Int(1)),
+    ];
+    let y = s.with("ms.Attention", &[&x, &w], &attributes);
+    s.model(17, &[&y])
+}
+
+#[test]
+fn an_operator_whose_rotation_is_not_read_is_named() {
+    let model = projecting();
+    let found = detect(&model, &Options::default());
+    assert_eq!(found.not_rotary.len(), 1);
+    let with_form = |form| Request {
+        form: Some(form),
+        ..Request::default()
+    };
+    let removed = Request {
+        to: Some(Kind::None),
+        ..Request::default()
+    };
+    for request in [with_form(Form::Ops), with_form(Form::Onnx), removed] {
+        let why = rewrite(&mut model.clone(), &request)
+            .unwrap_err()
+            .to_string();
+        let is_named = why.contains("not read");
+        assert!(is_named, "{why}");
+    }
+}
+
+#[test]
+fn a_target_covers_the_layers_that_are_not_chosen() {
+    let mut model = fixture("llama/dynamo23");
+    let mut request = Request {
+        target: Some(Target::Portable),
+        ..Request::default()
+    };
+    request.layers = Some("0".parse().unwrap());
+    let done = rewrite(&mut model, &request).unwrap();
+    assert_eq!(done.report.edits.len(), 2);
+    let is_told = |told: &Inferred| told.name == "form";
+    assert!(done.report.inferred.iter().any(is_told));
+    // What is removed has no form.
+    request.to = Some(Kind::None);
+    request.layers = None;
+    let done = rewrite(&mut fixture("llama/dynamo23"), &request).unwrap();
+    assert!(!done.report.inferred.iter().any(is_told));
 }
 
 /// A rotation that is an output, beside attention.
