@@ -55,8 +55,12 @@ pub(super) fn check(done: &Rewritten, target: Target) -> Result<(), RewriteError
         .flat
         .is_some()
         .then(|| detect(&done.model, &Options::default()));
-    let (model, found) = (&done.model, again.as_ref().unwrap_or(&done.found));
-    let traces = || std::iter::once(found).chain(&done.other_branches);
+    let (found, others) = match &again {
+        Some(again) => (again, &[][..]),
+        None => (&done.found, &done.other_branches[..]),
+    };
+    let model = &done.model;
+    let traces = || std::iter::once(found).chain(others);
     let nodes = model.graph().nodes();
     let mut lacking = nodes.filter_map(|(id, _)| {
         let mut reasons = traces().filter_map(|own| lacks(model, &own.trace, id, target));
