@@ -17,10 +17,8 @@ import argparse
 import json
 import os
 import platform
-import statistics
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -28,6 +26,8 @@ TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve()
 BINARY = TARGET / "release" / "posenc-onnx"
 FOLDER = TARGET / "bench" / "fused"
 sys.path.insert(0, str(ROOT / "fixtures"))
+
+from turns import in_turn, session  # noqa: E402, beside this file
 
 # Larger than the fixtures, by the names that families have for it.
 SIZES = {
@@ -119,16 +119,6 @@ def rotations(path):
     return sum(node.op_type == "RotaryEmbedding" for node in nodes)
 
 
-def session(path):
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    # Threads that wait for work in a loop would take the cores of the model whose turn it is.
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-
-
 def measured(flags, family, exporter):
     """Prints the rows of a model, and returns what is missed."""
     import numpy as np
@@ -146,16 +136,7 @@ def measured(flags, family, exporter):
         given = {name: value for name, value in given.items() if name in names}
         first, second = (own.run(None, given)[0] for own in pair)
         far = float(np.abs(first - second).max() / np.abs(second).max())
-        walls = [[], []]
-        for turn in range(flags.runs + 1):
-            # Each goes first in every other turn.
-            for i in ((0, 1), (1, 0))[turn % 2]:
-                begin = time.perf_counter()
-                pair[i].run(None, given)
-                walls[i].append(time.perf_counter() - begin)
-        walls = [wall[1:] for wall in walls]
-        middle = [1e3 * statistics.median(wall) for wall in walls]
-        ratio = statistics.median(a / b for a, b in zip(*walls))
+        middle, ratio = in_turn(pair, given, flags.runs)
         print(f"| {family} | {exporter} | {length} | {counts[0]} | {counts[1]} | {middle[0]:.2f} | "
               f"{middle[1]:.2f} | {ratio:.3f} |", flush=True)
         name = f"{family} of {exporter} at {length}"

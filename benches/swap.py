@@ -35,6 +35,7 @@ FOLDER = TARGET / "bench" / "swap"
 sys.path.insert(0, str(ROOT / "fixtures"))
 
 from mini import Architecture  # noqa: E402, the path comes first
+from turns import in_turn, session  # noqa: E402
 
 ARCHITECTURE = Architecture(vocabulary=512, width=256, heads=8, kv_heads=8, layers=4,
                             positions=4096, table=4096)
@@ -175,18 +176,6 @@ def feeds(length):
     return {"input_ids": ids, "attention_mask": np.ones((1, length), np.int64)}
 
 
-def session(path, denormal_as_zero=False):
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    # Threads that wait for work in a loop would take the cores of the model whose turn it is.
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    options.add_session_config_entry("session.set_denormal_as_zero", str(int(denormal_as_zero)))
-    providers = ["CPUExecutionProvider"]
-    return onnxruntime.InferenceSession(str(path), options, providers=providers)
-
-
 # ---- against native exports ----
 
 
@@ -233,16 +222,7 @@ def against(flags, exporter, target):
     pair = [session(ours), session(native)]
     first, second = (s.run(None, given)[0] for s in pair)
     far = float(np.abs(first - second).max() / max(1.0, np.abs(second).max()))
-    walls = [[], []]
-    for turn in range(flags.runs + 1):
-        # Each goes first in every other turn.
-        for i in ((0, 1), (1, 0))[turn % 2]:
-            begin = time.perf_counter()
-            pair[i].run(None, given)
-            walls[i].append(time.perf_counter() - begin)
-    walls = [w[1:] for w in walls]
-    middle = [1e3 * statistics.median(w) for w in walls]
-    ratio = statistics.median(a / b for a, b in zip(*walls))
+    middle, ratio = in_turn(pair, given, flags.runs)
     return source, nodes(ours), nodes(native), *middle, ratio, far
 
 

@@ -159,3 +159,27 @@ fn what_the_operator_does_otherwise_is_refused() {
         assert!(ran.stderr.contains(says), "{}", ran.stderr);
     }
 }
+
+/// The lengths of the first sequence alone, of which the operator wants those of all.
+#[test]
+fn a_result_for_one_sequence_is_told() {
+    let first = APART.replace(
+        "counted = ReduceSum <keepdims = 0> (attention_mask, axis)",
+        "row = Slice (attention_mask, start, end)\n  counted = ReduceSum <keepdims = 0> (row, axis)",
+    );
+    let first = first.replace(
+        "int64[1] axis",
+        "int64[1] start = {0}, int64[1] end = {1}, int64[1] axis",
+    );
+    for (text, is_told) in [(first.as_str(), true), (APART, false)] {
+        let folder = tempfile::tempdir().unwrap();
+        let [model, out] = [written(&folder, text), folder.path().join("out.onnx")];
+        let [from, to] = [&model, &out].map(|path| path.display().to_string());
+        let ran = binary::run(["rewrite", &from, "-o", &to, "--target", "ort-cpu", "--json"]);
+        let report = ran.json();
+        let warnings = report["warnings"].as_array().cloned().unwrap_or_default();
+        let mut warnings = warnings.iter().filter_map(|warning| warning.as_str());
+        let told = warnings.any(|why| why.contains("one sequence at a time"));
+        assert_eq!(told, is_told, "{report}");
+    }
+}

@@ -1,11 +1,15 @@
 //! Results for a runtime run there, or are refused.
 
-use posenc_runtime::TractBackend;
+use std::fs;
+use std::path::Path;
+
+use posenc_ir::{Model, Tensor};
+use posenc_runtime::{Backend, Dim, TractBackend};
 use posenc_tests::binary::{self, Ran};
 use posenc_tests::fixture::Fixture;
 use tempfile::TempDir;
 
-use crate::logits::{TOLERANCE, distance, load, logits};
+use crate::logits::{TOLERANCE, distance, load, logits, try_load};
 use crate::runtime::onnxruntime;
 
 /// A model rewritten for a target.
@@ -104,4 +108,80 @@ fn a_target_that_is_not_there_is_told() {
     assert_eq!(is_told, has_cuda.code == 5, "{}", has_cuda.stderr);
     let (_folder, ran) = rewritten("llama/dynamo", &["--target", "ort-cuda", "--verify"]);
     assert_eq!(ran.code, has_cuda.code, "{}", ran.stderr);
+}
+
+/// Operators with and without a kernel on the processor: the table says what the runtime does.
+#[test]
+fn the_kernels_that_are_known_are_those_of_the_runtime() {
+    let backend = onnxruntime();
+    for (graph, why) in [
+        (
+            "(float16[2, 4, 32] q, float16[2, 4, 32] k, float16[2, 4, 32] v) => (float16[2, 4, 32] y) \
+             { y = com.microsoft.MultiHeadAttention <num_heads = 2> (q, k, v) }",
+            None,
+        ),
+        (
+            "(bfloat16[2, 4, 32] q, bfloat16[2, 4, 32] k, bfloat16[2, 4, 32] v) => (bfloat16[2, 4, 32] y) \
+             { y = com.microsoft.MultiHeadAttention <num_heads = 2> (q, k, v) }",
+            Some("no MultiHeadAttention of bfloat16 for the processor"),
+        ),
+        (
+            "(float[2, 4, 64] x, float[64, 192] w, float[192] b) => (float[2, 4, 64] y) \
+             { y = com.microsoft.Attention <num_heads = 2, do_rotary = 1> (x, w, b) }",
+            Some("no Attention for the processor that rotates"),
+        ),
+        (
+            "(float[2, 4, 64] x, float[64, 192] w, float[192] b) => (float[2, 4, 64] y) \
+             { y = com.microsoft.Attention <num_heads = 2> (x, w, b) }",
+            None,
+        ),
+        (
+            "(float16[32, 2] table, int64[1] n) => (float16[1, 2, 4, 4] y) \
+             { y = com.microsoft.RelativePositionBias <max_distance = 128> (table, n, n) }",
+            Some("no RelativePositionBias for the processor"),
+        ),
+        (
+            "(bfloat16[2, 2, 4, 16] x, int64[2, 4] p, bfloat16[8, 8] c, bfloat16[8, 8] s) => (bfloat16[2, 2, 4, 16] y) \
+             { y = com.microsoft.RotaryEmbedding (x, p, c, s) }",
+            Some("no RotaryEmbedding of bfloat16 for the processor"),
+        ),
+    ] {
+        let text =
+            format!("<ir_version: 10, opset_import: [\"\" : 21, \"com.microsoft\" : 1]> g {graph}");
+        let folder = tempfile::tempdir().unwrap();
+        let [model, out] = ["model.onnx", "out.onnx"].map(|name| folder.path().join(name));
+        fs::write(&model, Model::parse(&text).unwrap().to_bytes().unwrap()).unwrap();
+        let [from, to] = [&model, &out].map(|path| path.display().to_string());
+        let ran = binary::run(["rewrite", &from, "-o", &to, "--target", "ort-cpu"]);
+        let ours = why.map_or(ran.code == 0, |why| {
+            ran.code == 4 && ran.stderr.contains(why)
+        });
+        assert!(ours, "{graph}: {} {}", ran.code, ran.stderr);
+        assert_eq!(runs(&backend, &model), why.is_none(), "{graph}");
+    }
+}
+
+/// Whether a runtime loads a model of fixed shapes and runs it with zeros.
+fn runs(backend: &dyn Backend, model: &Path) -> bool {
+    let Ok(mut session) = try_load(backend, model) else {
+        return false;
+    };
+    let fixed = |dim: &Dim| dim.size().expect("a fixed size");
+    let feeds: Vec<(String, Tensor)> = session
+        .inputs()
+        .iter()
+        .map(|port| {
+            let dims: Vec<usize> = port.dims.iter().flatten().map(fixed).collect();
+            let zeros = vec![0.0; dims.iter().product()];
+            (
+                port.name.clone(),
+                Tensor::from_f64(port.dtype.expect("a type"), &dims, &zeros),
+            )
+        })
+        .collect();
+    let feeds: Vec<(&str, Tensor)> = feeds
+        .iter()
+        .map(|(name, t)| (name.as_str(), t.clone()))
+        .collect();
+    session.run(&feeds, &[]).is_ok()
 }

@@ -96,7 +96,7 @@ impl Request {
     /// Whether a site is chosen, or is cross-attention of a stack that is chosen whole: it is no layer of its own.
     pub(crate) fn covers(&self, site: &Site) -> bool {
         let stack = self.stack.is_none_or(|s| site.place.stack == Some(s));
-        self.names(site) || stack && self.layers.is_none()
+        stack && (self.layers.is_none() || self.names(site))
     }
 
     /// Whether rotations keep their frequencies, and only their tables may get more rows.

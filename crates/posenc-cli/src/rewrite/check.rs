@@ -94,8 +94,7 @@ fn run_by(
         // There are no inputs to run it with.
         Err(why @ VerifyError::Unsupported { .. }) => not_run(why.into(), report),
         Err(why) => {
-            let path = done.as_ir().path();
-            let path = path.map_or_else(String::new, |p| p.display().to_string());
+            let path = path(done);
             let why = cause(why);
             Err(Failure::unsupported(format!(
                 "{path}: the result does not run in {target}: {why}; leave out --target"
@@ -164,8 +163,7 @@ fn respelling(done: &Rewritten, proof: Proof, report: &mut Rewrite) -> anyhow::R
     let Some(check) = checks.checks().iter().find(|check| !check.ok) else {
         return Ok(());
     };
-    let path = done.as_ir().path();
-    let path = path.map_or_else(String::new, |p| p.display().to_string());
+    let path = path(done);
     let why = format!(
         "{path}: operators in another spelling were replaced, and the output {} is not the same \
          then; please report this model",
@@ -223,8 +221,7 @@ fn positions_left(
         report.warnings.push(why);
         return Ok(vec![]);
     }
-    let path = done.as_ir().path();
-    let path = path.map_or_else(String::new, |p| p.display().to_string());
+    let path = path(done);
     let advice = "give --allow-unread to rewrite the model all the same";
     Err(Failure::unsupported(format!("{path}: {why}; {advice}")).into())
 }
@@ -243,10 +240,15 @@ fn refuse_or_warn(
     warning: &str,
 ) -> anyhow::Result<()> {
     if proof == Proof::Required {
-        let path = done.as_ir().path();
-        let path = path.map_or_else(String::new, |p| p.display().to_string());
+        let path = path(done);
         return Err(Failure::unsupported(format!("{path}: {warning}")).into());
     }
     report.warnings.push(warning.to_owned());
     Ok(())
+}
+
+/// How messages name the model.
+fn path(done: &Rewritten) -> String {
+    let path = done.as_ir().path();
+    path.map_or_else(String::new, |path| path.display().to_string())
 }

@@ -3,6 +3,7 @@
 //! Cosines and sines stay those that the graph has, so that the result computes the same.
 
 mod attention;
+mod counted;
 mod fused;
 mod operators;
 mod rotate;
@@ -57,7 +58,7 @@ pub(crate) fn reform(
             context.model.opset(),
             Opset::OLDEST.0
         );
-        return Err(unsupported(context, found.rotary[*first].node, why));
+        return Err(context.refuse(found.rotary[*first].node, why));
     }
     let mut out = graph.emitter(graph.main(), "posenc_form");
     let mut writer = Writer {

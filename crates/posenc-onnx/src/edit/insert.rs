@@ -27,7 +27,7 @@ use posenc_encodings::opset::Opset;
 
 pub(crate) use align::align;
 pub(crate) use axes::{Axes, ValueAxis, batch_axis};
-pub(crate) use last_index::up_to;
+pub(crate) use last_index::positions_up_to;
 pub(crate) use length::{Length, Lengths};
 pub(crate) use preserved::{Preserved, preserve};
 pub(crate) use rotation::by_heads;

@@ -154,9 +154,9 @@ fn raise_opset(done: &mut Rewritten, options: &Options) -> Result<(), RewriteErr
     let trace = &done.found.trace;
     let rank = |value| trace.get(value).dims.as_ref().map(Vec::len);
     let model = done.model.upgraded(STANDARD, rank).map_err(|why| {
-        refusal(format!(
+        Refusal::unsupported(format!(
             "RotaryEmbedding needs opset {STANDARD}, and the model cannot be converted to it: {why}; \
-             `form` contrib needs no other"
+             give `form` contrib"
         ))
     })?;
     let found = detect(&model, options);

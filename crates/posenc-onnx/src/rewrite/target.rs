@@ -3,9 +3,10 @@
 
 mod kernels;
 
+use std::collections::BTreeSet;
+
 use posenc_encodings::kind::Form;
-use posenc_ir::eval::Trace;
-use posenc_ir::{Graph, Model, NodeId, ScopeKind};
+use posenc_ir::{Graph, Model, Node, ScopeKind};
 
 use super::form::Wanted;
 use super::rewritten::Rewritten;
@@ -34,7 +35,8 @@ pub(super) fn wanted<'a>(
             let mut nodes = sides
                 .flat_map(|side| &side.region.entries)
                 .map(|at| at.node);
-            nodes.any(|id| lacks(model, &found.trace, id, target).is_some())
+            let kernels = |id| kernels::lacks(model.graph().node(id), &found.trace, target);
+            nodes.any(|id| kernels(id).is_some())
         }
     };
     let mut branches = found.into_iter();
@@ -59,13 +61,24 @@ pub(super) fn check(done: &Rewritten, target: Target) -> Result<(), RewriteError
         Some(again) => (again, &[][..]),
         None => (&done.found, &done.other_branches[..]),
     };
-    let model = &done.model;
     let traces = || std::iter::once(found).chain(others);
-    let nodes = model.graph().nodes();
-    let mut lacking = nodes.filter_map(|(id, _)| {
-        let mut reasons = traces().filter_map(|own| lacks(model, &own.trace, id, target));
-        Some((id, reasons.next()?))
-    });
+    let graph = done.model.graph();
+    let functions = domains_of_functions(graph);
+    let lacks = |node: &Node| match target {
+        Target::Portable => {
+            let (domain, op) = (node.domain(), node.op());
+            (!domain.is_empty() && !functions.contains(domain))
+                .then(|| format!("{op} of {domain} is no operator of ONNX, and so not portable"))
+        }
+        // A run tells what it lacks.
+        Target::Tract => None,
+        Target::OrtCpu | Target::OrtCuda => {
+            traces().find_map(|own| kernels::lacks(node, &own.trace, target))
+        }
+    };
+    let mut lacking = graph
+        .nodes()
+        .filter_map(|(id, node)| Some((id, lacks(node)?)));
     let Some((id, why)) = lacking.next() else {
         return Ok(());
     };
@@ -73,33 +86,20 @@ pub(super) fn check(done: &Rewritten, target: Target) -> Result<(), RewriteError
     let place = match sites.find(|site| site.node == id) {
         // Its node may be new.
         Some(site) => site.name.clone(),
-        None => model.graph().place(id),
+        None => graph.place(id),
     };
     let why = format!("{why}; leave out `target`");
     Err(Refusal::unsupported(why).at(place).into())
 }
 
-/// Why a runtime does not run an operator, as far as the graph tells.
-fn lacks(model: &Model, trace: &Trace, id: NodeId, target: Target) -> Option<String> {
-    let node = model.graph().node(id);
-    let (domain, op) = (node.domain(), node.op());
-    match target {
-        Target::Portable => (!domain.is_empty() && !has_functions(model.graph(), domain))
-            .then(|| format!("{op} of {domain} is no operator of ONNX, and so not portable")),
-        // A run tells what it lacks.
-        Target::Tract => None,
-        Target::OrtCpu => kernels::lacks(node, trace, kernels::Provider::Cpu),
-        Target::OrtCuda => kernels::lacks(node, trace, kernels::Provider::Cuda),
-    }
-}
-
-/// Whether a domain is that of functions of the model, whose nodes are among those of the graph.
-fn has_functions(graph: &Graph, of: &str) -> bool {
-    let mut scopes = graph.scopes();
-    scopes.any(|scope| match graph.scope(scope).kind() {
-        ScopeKind::Function { domain, .. } => **domain == *of,
-        _ => false,
-    })
+/// The domains of the functions of a model, whose nodes are among those of the graph.
+fn domains_of_functions(graph: &Graph) -> BTreeSet<&str> {
+    let kinds = graph.scopes().map(|scope| graph.scope(scope).kind());
+    let domains = kinds.filter_map(|kind| match kind {
+        ScopeKind::Function { domain, .. } => Some(&**domain),
+        _ => None,
+    });
+    domains.collect()
 }
 
 #[cfg(test)]

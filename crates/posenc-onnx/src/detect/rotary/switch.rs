@@ -223,3 +223,46 @@ impl Noise {
             && frequencies.all(|(a, b)| near(*a, *b, self.rounded / self.tokens))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rope(slowest: f64) -> Rope {
+        Rope {
+            inv_freq: vec![1.0, slowest],
+            attention_factor: 1.2,
+            pairs: vec![(0, 2), (1, 3)],
+            layout: None,
+            rotary_dim: 4,
+            head_dim: 4,
+        }
+    }
+
+    /// Whether a change of a rotation is within the noise of a table with this error.
+    fn is_same(fit_error: f64, change: impl FnOnce(&mut Rope)) -> bool {
+        let noise = Noise {
+            share: CLOSE,
+            rounded: ROUNDED * fit_error,
+            tokens: 16.0,
+        };
+        let mut other = rope(1e-3);
+        change(&mut other);
+        noise.covers(&rope(1e-3), &other)
+    }
+
+    #[test]
+    fn only_what_rounding_explains_is_the_same() {
+        let (exact, half) = (1e-9, 2.5e-4);
+        assert!(is_same(exact, |_| {}));
+        // A slow frequency is read from rounded rows with a large relative error.
+        assert!(is_same(half, |rope| rope.inv_freq[1] *= 1.05));
+        assert!(!is_same(exact, |rope| rope.inv_freq[1] *= 1.05));
+        assert!(!is_same(half, |rope| rope.inv_freq[1] *= 1.1));
+        assert!(!is_same(half, |rope| rope.inv_freq[0] *= 1.001));
+        assert!(is_same(half, |rope| rope.attention_factor += 5e-4));
+        assert!(!is_same(half, |rope| rope.attention_factor += 5e-3));
+        assert!(!is_same(exact, |rope| rope.attention_factor += 5e-4));
+        assert!(!is_same(half, |rope| rope.pairs.swap(0, 1)));
+    }
+}

@@ -1,14 +1,12 @@
 //! Rotations within an operator of attention, which are written before it instead.
 
-use posenc_ir::{Emitter, ValueId};
+use posenc_ir::Emitter;
 
-use super::waves::{CONTRIB, Source, Waves};
+use super::waves::CONTRIB;
 use super::{Unrotated, Writer, unsupported};
-use crate::detect::{RotaryOperand, RotarySite};
-use crate::edit::insert::{Length, ValueAxis, up_to};
+use crate::detect::RotarySite;
 use crate::edit::remove::rotation::remove_from_operator;
 use crate::error::RewriteError;
-use crate::graph::region::Inside;
 
 /// The input that holds the position of each token.
 const POSITIONS: usize = 9;
@@ -69,44 +67,5 @@ impl Writer<'_> {
             *operand = self.rotate(out, (side, id), x, &waves)?;
         }
         remove_from_operator(out, context, &mut self.replacements, id, &operands)
-    }
-}
-
-impl Waves<'_> {
-    /// The position of each token `[sequence, token]`, as an operator of attention that rotates counts them.
-    pub(super) fn picks(
-        &mut self,
-        out: &mut Emitter<'_>,
-        side: &RotaryOperand,
-        inside: &Inside,
-    ) -> Result<ValueId, String> {
-        let context = self.context;
-        let last = inside.positions.ok_or("it has no positions")?;
-        let tokens = ValueAxis {
-            value: side.region.input,
-            axis: side.region.input_lane.sequence,
-        };
-        let length = Length::of(&self.axes, tokens);
-        if let Some(known) = self.positions.get(&(last, length)) {
-            return Ok(*known);
-        }
-        // In a first prompt, the operator counts from 0 in every sequence, also in a shorter one.
-        let made = up_to(out, context, &mut self.lengths, last, length);
-        self.positions.insert((last, length), made);
-        Ok(made)
-    }
-
-    /// Those of an operator of attention: rows that positions pick.
-    pub(super) fn of_attention(
-        &self,
-        out: &mut Emitter<'_>,
-        inside: &Inside,
-        picks: ValueId,
-    ) -> Source {
-        Source {
-            values: [inside.cos, inside.sin].map(|table| out.op("Gather", &[table, picks])),
-            by_sequence: true,
-            dtype: self.context.dtype(inside.cos),
-        }
     }
 }

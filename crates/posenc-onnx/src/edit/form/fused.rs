@@ -5,9 +5,24 @@ use posenc_ir::{Emitter, NodeId, Tensor, ValueId};
 
 use super::waves::{Source, Waves};
 use crate::detect::RotaryOperand;
+use crate::graph::region::Inside;
 use crate::graph::sizes::is_of_sizes;
 
 impl Waves<'_> {
+    /// Those of an operator of attention: rows that positions pick.
+    pub(super) fn of_attention(
+        &self,
+        out: &mut Emitter<'_>,
+        inside: &Inside,
+        positions: ValueId,
+    ) -> Source {
+        Source {
+            values: [inside.cos, inside.sin].map(|table| out.op("Gather", &[table, positions])),
+            by_sequence: true,
+            dtype: self.context.dtype(inside.cos),
+        }
+    }
+
     /// Those of the standard operator: of each token, or rows that positions pick.
     pub(super) fn of_standard(&self, out: &mut Emitter<'_>, id: NodeId) -> Result<Source, String> {
         let node = self.context.graph().node(id);

@@ -5,9 +5,9 @@ use posenc_ir::eval::{Budget, Trace};
 use posenc_ir::{DType, Emitter, ScopeId, ValueId};
 use rustc_hash::FxHashMap;
 
+use super::counted::Counted;
 use crate::detect::context::Context;
 use crate::detect::{RotaryOperand, run_at};
-use crate::edit::insert::{Axes, Length, Lengths as AxisLengths};
 use crate::graph::ports::Lengths;
 
 /// The domain of the operators of ONNX Runtime.
@@ -37,10 +37,8 @@ pub(super) struct Waves<'a> {
     batch: usize,
     /// A run with another sequence.
     pub(super) run: Option<Trace>,
-    pub(super) axes: Axes<'a>,
-    pub(super) lengths: AxisLengths,
-    /// By the last index of each sequence and the number of new tokens.
-    pub(super) positions: FxHashMap<(ValueId, Length), ValueId>,
+    /// The positions that operators of attention count.
+    counted: Counted<'a>,
     /// By what they are computed from, the layout and the scope.
     known: FxHashMap<(Vec<ValueId>, Layout, ScopeId), HalfWaves>,
 }
@@ -62,9 +60,7 @@ impl<'a> Waves<'a> {
             context,
             batch: context.found.ports.fit(of_batch).batch,
             run: run_at(context.model, context.found, of_batch, &BUDGET),
-            axes: Axes::new(context),
-            lengths: AxisLengths::default(),
-            positions: FxHashMap::default(),
+            counted: Counted::new(context),
             known: FxHashMap::default(),
         }
     }
@@ -85,7 +81,8 @@ impl<'a> Waves<'a> {
         let is_fused = node.op() == "RotaryEmbedding";
         let entries = side.region.entries.iter();
         let inside = side.region.inside.as_ref();
-        let picks = inside.map(|own| self.picks(out, side, own)).transpose()?;
+        let counted = inside.map(|own| self.counted.positions(out, side, own));
+        let counted = counted.transpose()?;
         let from: Vec<ValueId> = match is_fused {
             true => {
                 // Positions are counted for as many tokens as there are, where the first is given.
@@ -96,7 +93,7 @@ impl<'a> Waves<'a> {
             }
             false => entries
                 .filter_map(|at| graph.node(at.node).input(at.slot()))
-                .chain(picks)
+                .chain(counted)
                 .collect(),
         };
         let key = (from, layout, node.scope());
@@ -104,8 +101,8 @@ impl<'a> Waves<'a> {
             return Ok(*known);
         }
         out.set_scope(node.scope());
-        let made = match (inside.zip(picks), is_fused, node.domain()) {
-            (Some((inside, picks)), ..) => Ok(self.of_attention(out, inside, picks)),
+        let made = match (inside.zip(counted), is_fused, node.domain()) {
+            (Some((inside, positions)), ..) => Ok(self.of_attention(out, inside, positions)),
             (None, true, "") => self.of_standard(out, id),
             (None, true, CONTRIB) => self.of_contrib(out, side, id),
             _ => self.of_operators(out, side, layout),

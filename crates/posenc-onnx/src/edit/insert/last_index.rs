@@ -2,12 +2,12 @@
 
 use posenc_ir::{DType, Emitter, Tensor, ValueId};
 
-use super::length::{Length, Lengths};
+use super::length::{Length, Lengths, range};
 use crate::detect::context::Context;
 
 /// Positions `[batch, token]` of new tokens that end at the last index of each sequence, or start at 0 if a
 /// sequence is shorter.
-pub(crate) fn up_to(
+pub(crate) fn positions_up_to(
     out: &mut Emitter<'_>,
     context: &Context<'_>,
     lengths: &mut Lengths,
@@ -38,9 +38,4 @@ pub(crate) fn up_to(
     let first = out.op("Sub", &[last, others]);
     let first = context.opset().at_least_zero(out, first, DType::I64);
     out.op("Add", &[first, indices])
-}
-
-/// The positions of so many tokens from 0 on.
-pub(super) fn range(n: usize) -> Tensor {
-    Tensor::from_i64(&[n], &(0..n as i64).collect::<Vec<_>>())
 }

@@ -230,3 +230,8 @@ fn equal_axes(context: &Context<'_>, at: ValueAxis) -> Vec<ValueAxis> {
     axes.filter(|other| *other != at && length(*other) == length(at))
         .collect()
 }
+
+/// The positions of so many tokens from 0 on.
+pub(super) fn range(n: usize) -> Tensor {
+    Tensor::from_i64(&[n], &(0..n as i64).collect::<Vec<_>>())
+}

@@ -5,8 +5,8 @@ use rustc_hash::FxHashMap;
 
 use super::Preserved;
 use super::axes::{Axes, ValueAxis};
-use super::last_index::{range, up_to};
-use super::length::{Length, Lengths};
+use super::last_index::positions_up_to;
+use super::length::{Length, Lengths, range};
 use super::past_tokens::{PastLength, PastTokens, past_tokens};
 use crate::detect::context::Context;
 use crate::error::{Refusal, RewriteError};
@@ -103,7 +103,13 @@ impl<'a> Positions<'a> {
             None => match (past_tokens(self.axes, site)?, length) {
                 (PastTokens::LastIndex(last), _) => PositionSource::Given(PositionValues {
                     by_sequence: true,
-                    ..PositionValues::counted(up_to(out, context, &mut self.lengths, last, length))
+                    ..PositionValues::counted(positions_up_to(
+                        out,
+                        context,
+                        &mut self.lengths,
+                        last,
+                        length,
+                    ))
                 }),
                 (PastTokens::Same(PastLength::Zero), Length::Known(n)) => PositionSource::Fixed(n),
                 (PastTokens::Same(past), length) => PositionSource::Counted(past, length),
