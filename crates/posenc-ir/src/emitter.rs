@@ -6,6 +6,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::graph::{Def, Dim, Graph, Type, Use};
 use crate::id::{NodeId, ScopeId, ValueId};
+use crate::node::Node;
 use crate::patch::{Init, NewInput, NewNode, NewValue, Patch};
 use crate::proto::{AttributeProto, attribute_proto::AttributeType};
 use crate::tensor::Tensor;
@@ -13,7 +14,8 @@ use crate::tensor::Tensor;
 /// Records nodes, constants and redirected uses as a [`Patch`]; the graph itself does not change.
 ///
 /// New values have ids beyond those of the graph and can be inputs of further nodes at once. New
-/// names are `{prefix}/{op}_{n}`, with the first `n` that is free.
+/// names are `{prefix}/{op}_{n}`, with the first `n` that is free, and those of copies are
+/// `{module}/{prefix}_{op}_{n}`, in the module of what was copied.
 #[derive(Debug)]
 pub struct Emitter<'g> {
     graph: &'g Graph,
@@ -21,17 +23,20 @@ pub struct Emitter<'g> {
     prefix: String,
     patch: Patch,
     next_name: FxHashMap<String, usize>,
-    /// The names of the graph that start with the prefix.
+    /// The names of the graph that new ones may be equal to.
     taken: FxHashSet<&'g str>,
 }
 
 impl Graph {
-    /// Starts a patch with new nodes in `scope`, whose names start with `prefix`.
+    /// Starts a patch with new nodes in `scope`, whose names contain `prefix`.
     pub fn emitter(&self, scope: ScopeId, prefix: &str) -> Emitter<'_> {
+        let copied = format!("/{prefix}_");
         let values = self.values.iter().map(|v| &*v.name);
         let names = values.chain(self.nodes.iter().map(|n| &*n.name));
         Emitter {
-            taken: names.filter(|n| n.starts_with(prefix)).collect(),
+            taken: names
+                .filter(|n| n.starts_with(prefix) || n.contains(&copied))
+                .collect(),
             graph: self,
             scope,
             prefix: prefix.to_owned(),
@@ -154,7 +159,7 @@ impl<'g> Emitter<'g> {
             let why = "a node with bodies or an overload cannot be copied";
             return Err(Error::patch(why).at(self.graph.place(node)));
         }
-        let name = self.fresh(&old.op().to_lowercase());
+        let name = self.fresh_beside(old);
         let outputs = old.outputs().iter().enumerate();
         let outputs: Vec<Option<ValueId>> = outputs
             .map(|(i, v)| v.map(|_| self.computed(&name, i)))
@@ -422,9 +427,28 @@ impl<'g> Emitter<'g> {
     }
 
     fn fresh(&mut self, label: &str) -> String {
-        let n = self.next_name.entry(label.to_owned()).or_default();
+        let prefix = self.prefix.clone();
+        self.unused(format!("{prefix}/{label}"))
+    }
+
+    /// A name for a copy of a node: in the module of its name or, without one, below its name.
+    fn fresh_beside(&mut self, old: &Node) -> String {
+        let label = old.op().to_lowercase();
+        let module = match old.name().rsplit_once('/') {
+            Some((module, _)) if !module.is_empty() => module,
+            _ => old.name(),
+        };
+        match module {
+            module if module.is_empty() || module == self.prefix => self.fresh(&label),
+            module => self.unused(format!("{module}/{}_{label}", self.prefix)),
+        }
+    }
+
+    /// This name with the first number that makes it a new one.
+    fn unused(&mut self, stem: String) -> String {
+        let n = self.next_name.entry(stem.clone()).or_default();
         loop {
-            let name = format!("{}/{label}_{n}", self.prefix);
+            let name = format!("{stem}_{n}");
             *n += 1;
             if !self.taken.contains(name.as_str()) {
                 return name;

@@ -298,15 +298,43 @@ fn a_copy_keeps_attributes_that_are_not_replaced() {
         out.redirect(find(g, "more"), more).unwrap();
     });
     assert_eq!(names(&m, &applied.removed), ["Fused"]);
-    let line = "e/fused_0, , e/fused_0.2 = Fused(x, , x)";
+    let line = "f_node/e_fused_0, , f_node/e_fused_0.2 = Fused(x, , x)";
     assert!(lines(&m).contains(&line.to_owned()), "{:?}", lines(&m));
     let g = m.graph();
-    let copy = g.node(producer(g, "e/fused_0"));
+    let copy = g.node(producer(g, "f_node/e_fused_0"));
     assert_eq!(copy.domain(), "com.microsoft");
     assert_eq!(
         (copy.int("heads"), copy.int("flag")),
         (Ok(Some(3)), Ok(Some(0)))
     );
+}
+
+#[test]
+fn a_copy_is_named_in_the_module_of_what_it_replaces() {
+    for (name, stem) in [
+        ("/layers.0/attn/Softmax", "/layers.0/attn/e_fused"),
+        ("/Softmax", "/Softmax/e_fused"),
+        ("Softmax", "Softmax/e_fused"),
+        ("", "e/fused"),
+    ] {
+        let mut graph = plain();
+        let mut fused = node("Fused", &["x"], &["f"]);
+        fused.domain = Some("com.microsoft".to_owned());
+        fused.name = Some(name.to_owned());
+        graph.node.push(fused);
+        graph.output.push(untyped("f"));
+        let mut m = model(graph);
+        // The second patch finds the name of the first one taken.
+        for n in 0..2 {
+            commit(&mut m, |g, out| {
+                let (x, f) = (find(g, "x"), find(g, "f"));
+                let copied = out.copy(producer(g, "f"), &[Some(x)], &[]).unwrap();
+                out.redirect(f, copied[0].unwrap()).unwrap();
+            });
+            let own = m.graph().node(producer(m.graph(), "f")).name();
+            assert_eq!(own, format!("{stem}_{n}"), "{name}");
+        }
+    }
 }
 
 #[test]
