@@ -11,6 +11,7 @@ mod apply;
 mod array;
 mod attention;
 mod binary;
+mod blocked;
 mod buckets;
 mod budget;
 mod call;

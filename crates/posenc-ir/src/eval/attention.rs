@@ -189,6 +189,8 @@ pub(super) fn group_query(c: &Call<'_>) -> Outputs {
     let out = vec![batch, length, product(&[heads, size])?];
     let total = c.at(6).and_then(Value::scalar_i64);
     let present = match (total, past_length(c, 3)?) {
+        // The newest keys take the places of the oldest.
+        _ if c.flag("sliding_window_cache")? => c.dims(3).map(<[usize]>::to_vec),
         (Some(total), Some(past)) => Some(vec![batch, kv_heads, dim(total)?.max(past), size]),
         _ => None,
     };

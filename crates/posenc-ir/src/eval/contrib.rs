@@ -3,7 +3,7 @@
 use ndarray::Axis;
 
 use super::call::{Call, Outputs, typed};
-use super::shape::dim;
+use super::shape::{axis, dim, product};
 use super::{Value, Why};
 use crate::dtype::DType;
 
@@ -52,6 +52,28 @@ pub(super) fn mat_mul_n_bits(c: &Call<'_>) -> Outputs {
         }
         _ => Err(Why::Shapes.into()),
     }
+}
+
+/// Rows of a table whose numbers are packed in blocks with a scale each.
+pub(super) fn gather_block_quantized(c: &Call<'_>) -> Outputs {
+    let (table, indices, scales) = (c.need(0)?, c.need(1)?, c.need(2)?);
+    let (Some(dims), Some(picked)) = (table.dims.as_deref(), indices.dims.as_deref()) else {
+        return typed(scales.dtype);
+    };
+    let mut dims = dims.to_vec();
+    let along = axis(c.int("gather_axis")?.unwrap_or(0), dims.len())?;
+    // Numbers of fewer bits share the bytes of the last axis.
+    if let (Some(DType::U8), Some(last)) = (table.dtype, dims.last_mut()) {
+        let shared = match c.int("bits")?.unwrap_or(4) {
+            2 => 4,
+            4 => 2,
+            8 => 1,
+            _ => return Err(Why::Attribute("bits").into()),
+        };
+        *last = product(&[*last, shared])?;
+    }
+    dims.splice(along..=along, picked.iter().copied());
+    Ok(vec![Value::shaped(scales.dtype, Some(dims))])
 }
 
 /// x `[b, s, d]` and weights to gate and bring back: the dimensions of x.

@@ -242,6 +242,12 @@ fn scaled(array: Array, factor: f64) -> Option<Array> {
     }
 }
 
+/// The same before an activation: dimensions only.
+pub(super) fn fused_gemm(c: &Call<'_>) -> Outputs {
+    let outputs = gemm(c)?;
+    Ok(outputs.into_iter().map(Value::without_data).collect())
+}
+
 /// alpha · A B + beta · C for matrices A and B.
 pub(super) fn gemm(c: &Call<'_>) -> Outputs {
     for i in 0..2 {

@@ -61,7 +61,7 @@ type Operands = (Shared<f64>, Shared<f64>, Option<Shared<f64>>);
 
 /// The operands where all are known.
 fn floats(c: &Call<'_>) -> Option<Operands> {
-    if c.node.op() != "Conv" {
+    if !c.node.is("Conv") {
         return None;
     }
     let at = |i: usize| c.array(i)?.floats();

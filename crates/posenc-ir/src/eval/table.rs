@@ -6,9 +6,9 @@ use rustc_hash::FxHashMap;
 
 use super::call::{Call, Outputs};
 use super::{
-    attention, binary, buckets, cast, concat, constant, contrib, einsum, fourier, gather, layout,
-    make, normalize, pad, product, quantize, recurrent, reduce, rotary, scan, scatter, slice,
-    spatial, unary,
+    attention, binary, blocked, buckets, cast, concat, constant, contrib, einsum, fourier, gather,
+    layout, make, normalize, pad, product, quantize, recurrent, reduce, rotary, scan, scatter,
+    slice, spatial, unary,
 };
 
 /// Evaluates one node.
@@ -16,15 +16,18 @@ pub(super) type Kernel = fn(&Call<'_>) -> Outputs;
 
 /// The function for an operator; `None` for unknown ones.
 pub(super) fn kernel(domain: &str, op: &str) -> Option<Kernel> {
-    static KERNELS: LazyLock<[FxHashMap<&str, Kernel>; 2]> =
-        LazyLock::new(|| [STANDARD, CONTRIB].map(|table| table.iter().copied().collect()));
-    let [standard, contrib] = &*KERNELS;
-    match domain {
-        "" => standard.get(op).copied(),
-        "com.microsoft" => contrib.get(op).copied(),
-        _ => None,
-    }
+    static KERNELS: LazyLock<[FxHashMap<&str, Kernel>; 3]> =
+        LazyLock::new(|| TABLES.map(|(_, table)| table.iter().copied().collect()));
+    let own = TABLES.iter().position(|(own, _)| *own == domain)?;
+    KERNELS[own].get(op).copied()
 }
+
+/// Every domain with its operators.
+const TABLES: [(&str, &[(&str, Kernel)]); 3] = [
+    ("", STANDARD),
+    ("com.microsoft", CONTRIB),
+    ("com.microsoft.nchwc", BLOCKED),
+];
 
 /// ai.onnx, with operators that ONNX Runtime adds to it, by name.
 const STANDARD: &[(&str, Kernel)] = &[
@@ -205,22 +208,26 @@ const CONTRIB: &[(&str, Kernel)] = &[
     ),
     ("FastGelu", unary::fast_gelu),
     ("FusedConv", spatial::conv),
+    ("FusedGemm", product::fused_gemm),
     ("FusedMatMul", product::fused_mat_mul),
     (
         "GatedRelativePositionBias",
         attention::gated_relative_position_bias,
     ),
+    ("GatherBlockQuantized", contrib::gather_block_quantized),
     ("Gelu", unary::gelu),
     ("GroupQueryAttention", attention::group_query),
     ("MatMulBnb4", contrib::mat_mul_n_bits),
     ("MatMulIntegerToFloat", product::mat_mul_to_float),
     ("MatMulNBits", contrib::mat_mul_n_bits),
+    ("MoE", unary::like),
     ("MultiHeadAttention", attention::multi_head),
     ("NhwcConv", spatial::channels_last_conv),
     ("NhwcFusedConv", spatial::channels_last_conv),
     ("PagedAttention", attention::paged),
     ("QGemm", product::quantized_gemm),
     ("QLinearConv", spatial::quantized_conv),
+    ("QMoE", unary::like),
     ("QuantizeLinear", quantize::quantize),
     ("QuickGelu", unary::quick_gelu),
     ("Range", make::range),
@@ -235,11 +242,23 @@ const CONTRIB: &[(&str, Kernel)] = &[
     ("Trilu", make::trilu),
 ];
 
+/// com.microsoft.nchwc, by name.
+const BLOCKED: &[(&str, Kernel)] = &[
+    ("AveragePool", spatial::pool),
+    ("Conv", spatial::conv),
+    ("GlobalAveragePool", reduce::global_pool),
+    ("GlobalMaxPool", reduce::global_pool),
+    ("MaxPool", spatial::pool),
+    ("ReorderInput", blocked::reorder_input),
+    ("ReorderOutput", blocked::reorder_output),
+    ("Upsample", blocked::upsample),
+];
+
 /// Every operator with its domain.
 #[cfg(test)]
 pub(super) fn operators() -> impl Iterator<Item = (&'static str, &'static str)> {
-    let standard = STANDARD.iter().map(|row| ("", row.0));
-    standard.chain(CONTRIB.iter().map(|row| ("com.microsoft", row.0)))
+    let tables = TABLES.iter();
+    tables.flat_map(|(domain, table)| table.iter().map(|row| (*domain, row.0)))
 }
 
 #[cfg(test)]
@@ -248,7 +267,7 @@ mod tests {
 
     #[test]
     fn every_operator_is_listed_once_and_found() {
-        for (domain, table) in [("", STANDARD), ("com.microsoft", CONTRIB)] {
+        for (domain, table) in TABLES {
             assert!(table.is_sorted_by(|a, b| a.0 < b.0), "{domain}");
             assert!(table.iter().all(|row| kernel(domain, row.0).is_some()));
         }

@@ -195,6 +195,13 @@ fn fused_layers_infer_their_dimensions() {
     let bits = contrib("MatMulNBits").int("K", 8).int("N", 5);
     assert_eq!(bits.dims(&[&[2, 3, 8], &[5, 1, 16]]), dims(&[&[2, 3, 5]]));
     assert_eq!(bits.why(&[content(&[2, 3, 9])]), Some(Why::Shapes));
+    for experts in ["MoE", "QMoE"] {
+        assert_eq!(contrib(experts).dims(&[&[6, 8], &[6, 4]]), dims(&[&[6, 8]]));
+    }
+    let gemm = contrib("FusedGemm").text("activation", "Relu");
+    assert_eq!(gemm.dims(&[&[6, 8], &[8, 5], &[5]]), dims(&[&[6, 5]]));
+    let known = floats(&[1, 1], &[-2.0]);
+    assert!(gemm.run(&[known.clone(), known]).unwrap().data.is_none());
     let table = content(&[32, 4]);
     let bias = contrib("RelativePositionBias");
     let out = bias
@@ -208,6 +215,62 @@ fn fused_layers_infer_their_dimensions() {
     assert_eq!(lstm.dims(&[&[5, 2, 3], &[1, 3, 16], &[1, 4, 16]]), want);
     let quantized = op("DynamicQuantizeLinear").outputs(3);
     assert_eq!(quantized.dims(&[&[3, 4]]), dims(&[&[3, 4], &[], &[]]));
+}
+
+#[test]
+fn rows_of_packed_numbers_infer_their_dimensions() {
+    let typed = |dtype, dims: &[usize]| Value::shaped(Some(dtype), Some(dims.to_vec()));
+    let scales = || typed(DType::F16, &[10, 1]);
+    let rows = |op: &Op, table: DType, dims: &[usize]| {
+        op.run(&[typed(table, dims), content(&[2, 3]), scales()])
+            .unwrap()
+    };
+    let gather = contrib("GatherBlockQuantized");
+    for (op, table, width) in [
+        (gather.clone(), DType::U8, 16),
+        (gather.clone().int("bits", 4), DType::U8, 16),
+        (gather.clone().int("bits", 8), DType::U8, 8),
+        (gather.clone(), DType::U4, 8),
+    ] {
+        let found = rows(&op, table, &[10, 8]);
+        assert_eq!(found.dims, Some(vec![2, 3, width]), "{table}");
+        assert_eq!(found.dtype, Some(DType::F16));
+    }
+    let columns = rows(&gather.clone().int("gather_axis", 1), DType::I4, &[8, 10]);
+    assert_eq!(columns.dims, Some(vec![8, 2, 3]));
+    let table = [typed(DType::U8, &[10, 8]), content(&[2, 3]), scales()];
+    assert_eq!(
+        gather.clone().int("bits", 3).why(&table),
+        Some(Why::Attribute("bits"))
+    );
+    assert_eq!(gather.why(&table[..2]), Some(Why::NoInput(2)));
+}
+
+#[test]
+fn images_with_channels_in_blocks_infer_their_dimensions() {
+    let blocked = |op: &str| of("com.microsoft.nchwc", op);
+    let conv = blocked("Conv").ints("strides", &[2, 2]);
+    assert_eq!(
+        conv.dims(&[&[2, 3, 8, 8], &[16, 3, 2, 2]]),
+        dims(&[&[2, 16, 4, 4]])
+    );
+    // Weights are in another order, so that their numbers are not read.
+    let known = [floats(&[1, 1, 1, 1], &[2.0]), floats(&[1, 1, 1, 1], &[3.0])];
+    assert!(blocked("Conv").run(&known).unwrap().data.is_none());
+    let x: &[&[usize]] = &[&[2, 16, 4, 5]];
+    let back = blocked("ReorderOutput").int("channels", 12);
+    assert_eq!(back.dims(x), dims(&[&[2, 12, 4, 5]]));
+    assert_eq!(
+        back.int("channels_last", 1).dims(x),
+        dims(&[&[2, 4, 5, 12]])
+    );
+    let why = blocked("ReorderOutput").why(&[content(&[2, 16, 4, 5])]);
+    assert_eq!(why, Some(Why::Attribute("channels")));
+    let larger = blocked("Upsample").ints("scales", &[1, 1, 2, 3]);
+    assert_eq!(larger.dims(x), dims(&[&[2, 16, 8, 15]]));
+    assert_eq!(blocked("ReorderInput").dims(x), dims(x));
+    let last = blocked("ReorderInput").int("channels_last", 1);
+    assert_eq!(last.dims(x), dims(&[&[2, 5, 16, 4]]));
 }
 
 #[test]
