@@ -13,6 +13,7 @@ mod logits;
 mod minimal_diff;
 mod planted;
 mod readme;
+mod renamed;
 mod rescale;
 mod roundtrip;
 mod runtime;

@@ -160,6 +160,58 @@ fn what_the_operator_does_otherwise_is_refused() {
     }
 }
 
+/// Caches of eight tokens, in which the newest take the places of the oldest.
+#[test]
+fn a_cache_of_a_window_is_run_at_its_size() {
+    let text = APART.replace(
+        "do_rotary = 1",
+        "do_rotary = 1, local_window_size = 8, sliding_window_cache = 1",
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let [model, out] = [written(&folder, &text), folder.path().join("out.onnx")];
+    let [from, to] = [&model, &out].map(|path| path.display().to_string());
+    let ran = binary::run([
+        "rewrite", &from, "-o", &to, "--form", "ops", "--target", "ort-cpu",
+    ]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{}", ran.stdout);
+    // A prompt that is longer than the window, and five tokens one by one behind it.
+    let stepped = |model: &Path| {
+        let mut session = load(&onnxruntime(), model);
+        let mut caches = [4, 5].map(|seed| numbers(&[1, 2, 8, 16], seed));
+        let mut all = vec![];
+        for (from, tokens) in [(0, 11), (11, 1), (12, 1), (13, 1)] {
+            let [key, value] = caches;
+            let feeds = [
+                ("q", numbers(&[1, tokens, 64], 10 + from)),
+                ("k", numbers(&[1, tokens, 32], 20 + from)),
+                ("v", numbers(&[1, tokens, 32], 30 + from)),
+                (
+                    "attention_mask",
+                    Tensor::from_i64(&[1, from + tokens], &vec![1; from + tokens]),
+                ),
+                ("past_key", key),
+                ("past_value", value),
+            ];
+            let outputs = session.run(&feeds, &[]).unwrap_or_else(|e| panic!("{e}"));
+            all.push(outputs[0].1.to_f64s().unwrap());
+            caches = [1, 2].map(|at| outputs[at].1.clone());
+        }
+        all
+    };
+    let want = stepped(&model);
+    let far = distance(&want, &stepped(&out));
+    assert!(far < 1e-5, "{far}");
+    let other = written(&folder, &text.replace("0.31,", "0.32,"));
+    assert!(
+        distance(&stepped(&other), &want) > 1e-4,
+        "another frequency is seen"
+    );
+    // Places that no token fills are not compared.
+    let ran = binary::run(["verify", &to, "--provider", "cpu"]);
+    assert_eq!(ran.code, 0, "{}", ran.stdout);
+    assert!(ran.stdout.contains("caches of a window"), "{}", ran.stdout);
+}
+
 /// The lengths of the first sequence alone, of which the operator wants those of all.
 #[test]
 fn a_result_for_one_sequence_is_told() {

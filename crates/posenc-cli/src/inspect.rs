@@ -7,14 +7,16 @@ pub(crate) use limits::limits;
 
 use std::path::{Path, PathBuf};
 
-use posenc_onnx::Model;
 use posenc_onnx::report::Inspect;
+use posenc_onnx::request::InputRole;
 use posenc_onnx::request::hf_config::HfConfig;
+use posenc_onnx::{Model, RewriteError};
 
 use crate::exit::Exit;
 use crate::model;
 use crate::progress::Progress;
 use crate::terminal::Terminal;
+use crate::value;
 
 /// Show the positional encodings, attention sites and length limits of a model
 #[derive(Debug, clap::Args)]
@@ -39,6 +41,10 @@ pub(crate) struct Args {
     /// List the candidates that were rejected, and why
     #[arg(long)]
     explain: bool,
+
+    /// Role of an input that cannot be inferred
+    #[arg(long, value_name = "NAME=ROLE", value_parser = value::named::<InputRole>)]
+    input_role: Vec<(String, InputRole)>,
 }
 
 const EXAMPLES: &str = "\
@@ -51,6 +57,11 @@ Examples:
 pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
     let progress = Progress::start(terminal, format!("reading {}", args.model.display()));
     let model = model::named(&args.model, Model::open(&args.model))?;
+    let roles = args.input_role.iter().cloned().collect();
+    let model = model::named(
+        &args.model,
+        model.with_input_roles(roles).map_err(RewriteError::from),
+    )?;
     progress.now(format!("inspecting {}", args.model.display()));
     let mut report = model.inspect();
     let warnings = model.warnings().iter().map(ToString::to_string);

@@ -12,6 +12,7 @@
 pub(crate) mod bare;
 pub(crate) mod bisect;
 pub(crate) mod bound;
+mod caches;
 pub(crate) mod compare;
 mod cutout;
 mod decode;

@@ -29,14 +29,14 @@ use crate::config::Told;
 use crate::detect::branches::{Branch, branches as branches_of};
 use crate::detect::{Found, Options, detect};
 use crate::error::RewriteError;
-use crate::graph::ports::given;
+use crate::graph::ports::{Ports, Role, given};
 use crate::plan::change::{Change, change};
 use crate::plan::rescale::recorded_original;
 use crate::plan::selection::chosen;
 use crate::plan::unread;
 use crate::record::{self, asked, written};
 use crate::report::{Endpoint, Guarantee, Rewrite};
-use crate::request::{Request, roles};
+use crate::request::{InputRole, Request, roles};
 use crate::spelling;
 use exact::LeftOut;
 use open_length::Opened;
@@ -77,8 +77,9 @@ pub(crate) fn plan<'a>(
     custom: &[&'static Family],
 ) -> Result<Planned<'a>, RewriteError> {
     request.check_supported()?;
+    given::check(model.graph(), &roles(&request.input_roles))?;
+    let request = with_roles(model, request);
     let options = options(&request, custom);
-    given::check(model.graph(), &options.roles)?;
     if request.allowances.sort {
         // Fails before anything has changed, if at all.
         model.clone().sort()?;
@@ -337,6 +338,22 @@ fn unchanged(model: &Model, branches: Vec<Branch>, report: Rewrite) -> Rewritten
 fn first(branches: Vec<Branch>) -> Branch {
     let mut branches = branches.into_iter();
     branches.next().expect("there is a first branch")
+}
+
+/// The request with the roles of inputs that what reads them tells: an edit may leave nothing that does.
+fn with_roles(model: &Model, mut request: Request) -> Request {
+    let graph = model.graph();
+    let ports = Ports::of(graph, &roles(&request.input_roles));
+    for port in ports.told_by_use(graph) {
+        let role = match port.role {
+            Role::Positions => InputRole::Position,
+            Role::Padding => InputRole::Padding,
+            _ => continue,
+        };
+        let own = request.input_roles.entry(graph.name(port.value).to_owned());
+        own.or_insert(role);
+    }
+    request
 }
 
 /// How a request wants a model to be detected.

@@ -96,20 +96,19 @@ fn run_by(
         Err(why) => {
             let path = path(done);
             let why = cause(why);
-            Err(Failure::unsupported(format!(
-                "{path}: the result does not run in {target}: {why}; leave out --target"
-            ))
-            .into())
+            let why = format!("{path}: the result does not run in {target}: {why}");
+            Err(Failure::unsupported(why).into())
         }
     }
 }
 
-/// What a runtime says, without the setting of the run.
+/// What a runtime says, without the setting of the run, as a part of a sentence.
 fn cause(error: VerifyError) -> String {
-    match error {
+    let why = match error {
         VerifyError::Runtime { source, .. } => source.to_string(),
         other => other.to_string(),
-    }
+    };
+    why.trim_end_matches('.').to_owned()
 }
 
 /// Why each runtime failed; there is at least one.

@@ -227,8 +227,8 @@ impl Args {
     pub(super) fn request(&self) -> anyhow::Result<Request> {
         let Self { target, tables, .. } = self;
         if target.target.is_some() && matches!(target.form, Some(FormWish(None))) {
-            let why =
-                "--target picks a form where rotations cannot keep theirs: leave out --form keep";
+            let why = "--form keep leaves every rotation as it is, and --target changes those that the runtime \
+                       lacks: leave out one of the two";
             return Err(Failure::usage(why).into());
         }
         let parameters = Parameters {

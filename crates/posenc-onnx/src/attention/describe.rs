@@ -1,10 +1,11 @@
 //! Heads, cache and kind of a site.
 
 use posenc_ir::eval::Trace;
-use posenc_ir::{Graph, Model, NodeId, ValueId};
+use posenc_ir::{Graph, Model, NodeId, ScopeId, ValueId};
 
 use crate::attention::keys::{per_token, trace_back};
 use crate::attention::site::{Operand, Site};
+use crate::graph::bodies::{holder, scan_axis, states};
 use crate::graph::dataflow::{Class, Classes};
 use crate::graph::lane::{Lane, back};
 use crate::graph::operators::is_product;
@@ -31,7 +32,9 @@ pub(crate) fn describe(
     );
     let other_length = matches!((queries, new), (Some(q), Some(k)) if q != k);
     site.cross = !from.shares_inputs(to) || other_length && !one_stream(graph, classes, site);
-    let mut sequences = batch(trace, ports).map(|n| n.max(1));
+    let sequences = batch(trace, ports).map(|n| n.max(1));
+    let is_single = sequences.is_some_and(|n| is_one_of(graph, classes, trace, site.scope, n));
+    let mut sequences = sequences.map(|n| if is_single { 1 } else { n });
     if site.heads.is_none()
         && let (Some(d), Some(batch)) = (dims(site.query.value), sequences)
         && let Some(all) = per_token(&d, &site.query.lane)
@@ -96,6 +99,33 @@ fn batch(trace: &Trace, ports: &Ports) -> Option<usize> {
     let dims = trace.get(port.value).dims.as_ref()?;
     let axis = port.batch_axis().filter(|_| dims.len() > 1);
     Some(axis.map_or(1, |axis| dims[axis]))
+}
+
+/// Whether a scope, or one around it, is the body of a `Scan` along content of so many sequences, of which it sees one.
+fn is_one_of(
+    graph: &Graph,
+    classes: &Classes,
+    trace: &Trace,
+    mut scope: ScopeId,
+    sequences: usize,
+) -> bool {
+    while let Some(id) = holder(graph, scope) {
+        let node = graph.node(id);
+        let first = states(node);
+        let is_sliced = |slot: usize| {
+            let sliced = node.input(slot)?;
+            let dims = trace.get(sliced).dims.as_ref()?;
+            let axis = scan_axis(node, slot - first, dims.len());
+            let is_content = classes.of_value(sliced).has(Class::FRESH);
+            Some(is_content && axis == 0 && dims.first() == Some(&sequences))
+        };
+        let mut slots = first..node.inputs().len();
+        if node.is("Scan") && slots.any(|slot| is_sliced(slot) == Some(true)) {
+            return true;
+        }
+        scope = node.scope();
+    }
+    false
 }
 
 /// Values to look back through for an axis of heads.

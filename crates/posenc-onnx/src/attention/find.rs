@@ -43,7 +43,7 @@ pub(crate) fn sites(
         site.mask = mask::read(graph, classes, &site, site.bias.as_deref());
         Some(site)
     };
-    let mut sites = walk::scope(model.graph(), trace, branch, &find);
+    let mut sites = walk::scope(model.graph(), classes, trace, branch, &find);
     number(model.graph(), &mut sites);
     sites
 }

@@ -3,9 +3,9 @@
 use posenc_ir::{Graph, ScopeKind, ValueId};
 
 use crate::attention::plane::Plane;
-use crate::attention::scores::bias_slots;
 use crate::attention::site::{Mask, Site};
 use crate::graph::dataflow::{Class, Classes};
+use crate::graph::operators::bias_slots;
 
 /// What is added to scores and is not above this hides a key: no bias of a few tokens is as large.
 pub(crate) const HIDES: f64 = -1e3;
@@ -59,7 +59,7 @@ fn padding(graph: &Graph, classes: &Classes, site: &Site) -> bool {
     };
     let (Some(product), Some(scores)) = (site.product, site.scores) else {
         let node = graph.node(site.node);
-        let mut slots = bias_slots(graph, site.node).iter();
+        let mut slots = bias_slots(graph.node(site.node)).iter();
         return slots.any(|slot| node.input(*slot).is_some_and(is_padding));
     };
     let mut stack = vec![scores];

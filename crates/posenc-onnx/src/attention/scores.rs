@@ -13,7 +13,7 @@ use crate::attention::plane::Plane;
 use crate::attention::site::Site;
 use crate::graph::dataflow::{Class, Classes};
 use fused::added;
-pub(crate) use fused::{bias_slots, fused, given};
+pub(crate) use fused::{fused, given};
 use path::origins;
 pub(crate) use path::{entries, is_gated, product_path, products, terms};
 

@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 use posenc_ir::eval::Trace;
 use posenc_ir::{Def, Graph, Node, NodeId, ScopeKind, Use, ValueId};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 use crate::attention::latents::are_learned;
 use crate::attention::site::{Operand, Site};
@@ -112,8 +112,8 @@ struct Walk<'a> {
     tokens: Vec<Option<Tokens>>,
     /// What enters at the node that computes a value, by index in `stream`.
     enters: FxHashMap<Visit, Vec<Entry>>,
-    /// Nodes whose additions are known.
-    done: FxHashSet<NodeId>,
+    /// What enters at each node that was visited.
+    done: FxHashMap<NodeId, Vec<Entry>>,
     stream: Stream,
 }
 
@@ -189,7 +189,7 @@ impl<'a> Walk<'a> {
             before: Visits::new(graph.value_count()),
             tokens: vec![None; graph.value_count()],
             enters: FxHashMap::default(),
-            done: FxHashSet::default(),
+            done: FxHashMap::default(),
             stream: Stream::default(),
         }
     }
@@ -260,12 +260,18 @@ impl<'a> Walk<'a> {
         content.into_iter().filter_map(back).collect()
     }
 
-    /// What enters at a node.
+    /// What enters at a node, which may have several outputs.
     fn enter(&mut self, id: NodeId, value: ValueId, tokens: &Tokens) -> Vec<Entry> {
-        let node = self.graph.node(id);
-        if !self.done.insert(id) {
-            return vec![];
+        if let Some(known) = self.done.get(&id) {
+            return known.clone();
         }
+        let entries = self.entries(id, value, tokens);
+        self.done.insert(id, entries.clone());
+        entries
+    }
+
+    fn entries(&mut self, id: NodeId, value: ValueId, tokens: &Tokens) -> Vec<Entry> {
+        let node = self.graph.node(id);
         if node.domain().is_empty() && node.op() == "Gather" {
             let slot = |i: usize| node.input(i).is_some_and(|v| self.is_content(v));
             if slot(1) && !slot(0) && self.has_budget() {

@@ -6,6 +6,7 @@ use posenc_ir::eval::Trace;
 use posenc_ir::{Graph, Node, NodeId, ScopeId};
 
 use crate::graph::bodies::{scan_axis, states};
+use crate::graph::dataflow::{Class, Classes};
 
 use super::site::Site;
 
@@ -16,9 +17,10 @@ const MOST_RUNS: usize = 1024;
 ///
 /// Of the branches of an `If` those count with the most sites, or the one `branch`
 /// places after it; where fewer contain any, the last that does. A body that runs a constant
-/// number of times counts as often.
+/// number of times, each on what the run before gave, counts as often.
 pub(crate) fn scope(
     graph: &Graph,
+    classes: &Classes,
     trace: &Trace,
     branch: usize,
     find: &dyn Fn(NodeId) -> Option<Site>,
@@ -58,7 +60,7 @@ pub(crate) fn scope(
                 && let (Some((_, done)), Some(top)) = (bodies.pop(), stack.last_mut())
             {
                 top.sites
-                    .extend(together(graph.node(holder), trace, branch, done));
+                    .extend(together(graph.node(holder), (classes, trace), branch, done));
             }
             continue;
         };
@@ -75,13 +77,19 @@ pub(crate) fn scope(
 }
 
 /// The sites of a node with bodies.
-fn together(node: &Node, trace: &Trace, branch: usize, mut bodies: Vec<Vec<Site>>) -> Vec<Site> {
+fn together(
+    node: &Node,
+    (classes, trace): (&Classes, &Trace),
+    branch: usize,
+    mut bodies: Vec<Vec<Site>>,
+) -> Vec<Site> {
     bodies.retain(|sites| !sites.is_empty());
     // Of bodies with as many sites the first is first.
     bodies.sort_by_key(|sites| Reverse(sites.len()));
     bodies.truncate(branch + 1);
     let sites = bodies.pop().unwrap_or_default();
     let runs = match node.op() {
+        _ if !carries(node, classes) => None,
         "Scan" => scanned(node, trace),
         "Loop" => node
             .input(0)
@@ -91,6 +99,21 @@ fn together(node: &Node, trace: &Trace, branch: usize, mut bodies: Vec<Vec<Site>
     };
     let runs = runs.filter(|n| (1..=MOST_RUNS).contains(n)).unwrap_or(1);
     (0..runs).flat_map(|_| sites.iter().cloned()).collect()
+}
+
+/// Whether each run of a body begins with content of the run before, as layers do. A `Scan` may slice content of this
+/// run instead, by sequences or tokens; weights and caches are sliced by layers.
+fn carries(node: &Node, classes: &Classes) -> bool {
+    let (first, end) = match node.op() {
+        "Scan" => (0, states(node)),
+        _ => (2, node.inputs().len()),
+    };
+    let has = |slot: usize, class: Class| {
+        let value = node.input(slot);
+        value.is_some_and(|v| classes.of_value(v).has(class))
+    };
+    let slices = (end..node.inputs().len()).any(|slot| has(slot, Class::FRESH));
+    (first..end).any(|slot| has(slot, Class::CONTENT)) && !slices
 }
 
 /// The length of what a `Scan` runs along.

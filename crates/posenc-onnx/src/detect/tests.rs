@@ -19,6 +19,7 @@ mod paged;
 mod partial;
 mod refused;
 mod rounded;
+mod scans;
 mod selected;
 mod single;
 mod streams;

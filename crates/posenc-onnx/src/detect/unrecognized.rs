@@ -1,5 +1,5 @@
-//! Softmaxes that may be attention and were not recognized: those whose sizes are unknown after the
-//! trial run, and those after operators that the search for attention does not pass.
+//! Softmaxes and operators that may be attention and were not recognized: those whose sizes are unknown after the
+//! trial run, and softmaxes operators that the search for attention does not pass.
 
 use posenc_ir::eval::Trace;
 use posenc_ir::{Graph, Node, NodeId, ScopeId, ValueId};
@@ -8,23 +8,25 @@ use rustc_hash::FxHashSet;
 use crate::attention::Site;
 use crate::graph::bodies::{holder, inside, left, outside, results};
 use crate::graph::dataflow::{Class, Classes};
-use crate::graph::operators::{is_copy, is_layout, is_product, is_projection};
+use crate::graph::operators::{is_copy, is_layout, is_product, is_projection, may_attend};
 
 /// Whether the sizes of some are unknown.
 pub(crate) fn has_unknown_sizes(graph: &Graph, classes: &Classes, trace: &Trace) -> bool {
     !softmaxes(graph, classes, trace).is_empty()
 }
 
-/// Softmaxes over content whose sizes are unknown, but for those whose weights go to outputs alone.
+/// Softmaxes over content whose sizes are unknown, but for those whose weights go to outputs alone, and operators of
+/// attention without sizes.
 fn softmaxes(graph: &Graph, classes: &Classes, trace: &Trace) -> Vec<NodeId> {
     let is_unknown = |node: &Node| {
-        let scores = node.input(0).filter(|_| node.is("Softmax"));
         let is_content = |v: ValueId| classes.of_value(v).has(Class::CONTENT);
         let unknown = |v: &ValueId| trace.get(*v).dims.is_none() && is_content(*v);
-        scores
-            .filter(unknown)
-            .is_some_and(|v| is_of_content(graph, classes, v))
-            && node.output(0).is_some_and(|v| may_weight(graph, v))
+        let Some(scores) = node.input(0).filter(unknown) else {
+            return false;
+        };
+        let weighted = || node.output(0).is_some_and(|v| may_weight(graph, v));
+        is_attention(node)
+            || node.is("Softmax") && is_of_content(graph, classes, scores) && weighted()
     };
     // The branch of an `If` that does not run here runs when that branch is examined.
     let all = graph
@@ -45,13 +47,21 @@ pub(crate) fn without_sizes(graph: &Graph, classes: &Classes, trace: &Trace) -> 
         ),
         None => "the sizes of scores are unknown".to_owned(),
     };
-    let count = match unknown.len() {
-        1 => "a softmax is".to_owned(),
-        n => format!("{n} softmaxes are"),
+    let fused = unknown.iter().any(|id| is_attention(graph.node(*id)));
+    let count = match (unknown.len(), fused) {
+        (1, true) => "an operator of attention is".to_owned(),
+        (n, true) => format!("{n} softmaxes or operators of attention are"),
+        (1, false) => "a softmax is".to_owned(),
+        (n, false) => format!("{n} softmaxes are"),
     };
     Some(format!(
         "{from}, so that {count} not recognized as attention, which may use position"
     ))
+}
+
+/// Whether a node is attention as one operator.
+fn is_attention(node: &Node) -> bool {
+    may_attend(node) && !node.is("Softmax")
 }
 
 /// Nodes to look at between a softmax and a product.

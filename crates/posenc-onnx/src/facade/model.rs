@@ -1,5 +1,6 @@
 //! A model to inspect or rewrite.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use posenc_encodings::family::Family;
@@ -8,9 +9,10 @@ use posenc_ir::Warning;
 use super::Plan;
 use crate::detect::Options;
 use crate::error::{Refusal, RewriteError};
+use crate::graph::ports::given;
 use crate::inspect::inspect;
 use crate::report::Inspect;
-use crate::request::{Request, check_custom};
+use crate::request::{InputRole, Request, check_custom, roles};
 use crate::rewrite;
 
 /// An ONNX model that was read and checked.
@@ -31,6 +33,8 @@ pub struct Model {
     warnings: Vec<Warning>,
     /// Families of score biases outside of the registry.
     custom: Vec<&'static Family>,
+    /// What inputs mean, by name.
+    roles: BTreeMap<String, InputRole>,
 }
 
 impl Model {
@@ -81,6 +85,7 @@ impl Model {
             model,
             warnings,
             custom: vec![],
+            roles: BTreeMap::new(),
         })
     }
 
@@ -102,6 +107,27 @@ impl Model {
     pub fn with_family(mut self, family: &'static Family) -> Result<Self, Refusal> {
         check_custom(family)?;
         self.custom.push(family);
+        Ok(self)
+    }
+
+    /// Gives inputs their roles by name, where neither the name nor the use tells them. These replace roles given
+    /// before; a role in a request counts more.
+    ///
+    /// # Errors
+    /// When a name is no input, or the type, the rank or the use of one contradicts its role.
+    ///
+    /// ```
+    /// use posenc_onnx::{Model, request::InputRole};
+    ///
+    /// let model = Model::open("../../fixtures/mini/rope/model.onnx")?;
+    /// let roles = [("where".to_owned(), InputRole::Position)].into();
+    /// let refusal = model.with_input_roles(roles).unwrap_err();
+    /// assert!(refusal.reason().contains("no input of the model"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn with_input_roles(mut self, given: BTreeMap<String, InputRole>) -> Result<Self, Refusal> {
+        given::check(self.model.graph(), &roles(&given))?;
+        self.roles = given;
         Ok(self)
     }
 
@@ -131,6 +157,7 @@ impl Model {
     pub fn inspect(&self) -> Inspect {
         let options = Options {
             custom: self.custom.clone(),
+            roles: roles(&self.roles),
             ..Options::default()
         };
         inspect(&self.model, &options)
@@ -155,6 +182,11 @@ impl Model {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn plan(&self, request: impl Into<Request>) -> Result<Plan<'_>, RewriteError> {
-        rewrite::plan(&self.model, request.into(), &self.custom).map(Plan::new)
+        let mut request = request.into();
+        for (name, role) in &self.roles {
+            let own = request.input_roles.entry(name.clone());
+            own.or_insert(*role);
+        }
+        rewrite::plan(&self.model, request, &self.custom).map(Plan::new)
     }
 }

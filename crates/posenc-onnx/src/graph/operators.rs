@@ -58,6 +58,43 @@ pub(crate) fn is_layout(op: &str) -> bool {
     is_rearrangement(op) || matches!(op, "Expand" | "Tile")
 }
 
+/// Inputs of an operator of attention that hide or add to scores, `[.., query, key]` first.
+pub(crate) fn bias_slots(node: &Node) -> &'static [usize] {
+    match (node.domain(), node.op()) {
+        ("", "Attention") => &[3],
+        (_, "MultiHeadAttention") => &[5, 4],
+        (_, "Attention") => &[5, 3],
+        (_, "GroupQueryAttention") => &[10, 5],
+        (_, "SparseAttention") => &[8],
+        ("com.microsoft", "DecoderMaskedMultiHeadAttention") => &[4, 3],
+        ("com.microsoft", "DecoderMaskedSelfAttention") => &[5, 3],
+        ("com.microsoft", "QAttention") => &[5],
+        _ => &[],
+    }
+}
+
+/// Inputs of an operator of attention that are the keys and values of earlier steps.
+pub(crate) fn cache_slots(node: &Node) -> &'static [usize] {
+    match (node.domain(), node.op()) {
+        ("", "Attention") => &[4, 5],
+        ("com.microsoft", "Attention" | "DecoderMaskedSelfAttention") => &[4],
+        ("com.microsoft", "MultiHeadAttention") => &[6, 7],
+        ("com.microsoft", "DecoderMaskedMultiHeadAttention") => &[5, 6],
+        ("com.microsoft", "GroupQueryAttention" | "SparseAttention" | "PagedAttention") => &[3, 4],
+        ("com.microsoft", "QAttention") => &[8],
+        _ => &[],
+    }
+}
+
+/// The axis of the rows that an operator picks; `None` where its attribute is of another type.
+pub(crate) fn gather_axis(node: &Node) -> Option<i64> {
+    let attribute = match node.op() {
+        "GatherBlockQuantized" => "gather_axis",
+        _ => "axis",
+    };
+    Some(node.int(attribute).ok()?.unwrap_or(0))
+}
+
 /// Products of two matrices that may both carry content.
 pub(crate) fn is_product(node: &Node) -> bool {
     match node.domain() {

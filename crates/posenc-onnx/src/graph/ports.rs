@@ -1,20 +1,27 @@
 //! The roles of a model's inputs, and their lengths in a trial run.
 //!
-//! Input names are an interface, so they count as evidence, which the use of an input overrules.
-//! No other name counts.
+//! Input names are an interface, so words of the field in them count as evidence; what reads an input
+//! decides otherwise. No other name counts.
 
 mod channels;
 pub(crate) mod exchanged;
 pub(crate) mod given;
 mod ids;
 mod image;
+mod masks;
 mod port;
 mod role;
 mod setting;
+mod symbols;
+#[cfg(test)]
+mod tests;
+mod uses;
 
 pub(crate) use port::{Lengths, Port, Role};
 pub(crate) use role::contains_time_steps;
 use role::role;
+use symbols::{Axis, symbols};
+use uses::picked_tables;
 
 use std::collections::BTreeMap;
 
@@ -34,10 +41,12 @@ pub(crate) struct Ports {
     reading: Reading,
     /// Features of a head in caches that declare them with a symbol.
     width: Option<usize>,
-    /// Open axes that weights fix, with their sizes.
+    /// Open axes that weights or windows fix, with their sizes.
     fixed: BTreeMap<(ValueId, usize), usize>,
     /// The only length of a sequence that the graph takes, whatever its inputs are declared to be.
     only: Option<usize>,
+    /// One sentence for each input whose role neither its name nor its use decides.
+    unclear: Vec<String>,
 }
 
 /// How to read open dimensions.
@@ -51,15 +60,6 @@ struct Reading {
     batch: Option<usize>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Axis {
-    Batch,
-    Sequence,
-    Past,
-    Total,
-    Encoder,
-}
-
 impl Ports {
     /// Reads the inputs of the main graph; `overrides` gives roles by input name.
     pub(crate) fn of(graph: &Graph, overrides: &BTreeMap<String, Role>) -> Self {
@@ -71,10 +71,16 @@ impl Ports {
             }
             let dtype = graph.dtype(*value).unwrap_or(DType::F32);
             let dims = v.shape().unwrap_or_default().to_vec();
-            let role = overrides
-                .get(v.name())
-                .copied()
-                .unwrap_or_else(|| role(graph, *value, dtype, dims.len()));
+            let role = match overrides.get(v.name()) {
+                // Ids are content too.
+                Some(Role::Content)
+                    if dtype.is_int() && !picked_tables(graph, *value).is_empty() =>
+                {
+                    Role::Tokens
+                }
+                Some(given) => *given,
+                None => role(graph, *value, dtype, dims.len()),
+            };
             ports.push(Port {
                 value: *value,
                 role,
@@ -84,6 +90,7 @@ impl Ports {
             });
         }
         let given = |port: &Port| overrides.contains_key(graph.name(port.value));
+        role::only_ids(graph, &mut ports);
         for at in role::tables(graph, &ports) {
             if !given(&ports[at]) {
                 ports[at].role = Role::Table;
@@ -97,6 +104,7 @@ impl Ports {
         let symbols = symbols(&ports, &fixed);
         let image = image::side(graph, &ports);
         Self {
+            unclear: role::unclear(graph, &ports, given),
             ports,
             symbols,
             image,
@@ -105,6 +113,17 @@ impl Ports {
             fixed,
             only: None,
         }
+    }
+
+    /// The masks and positions that their names do not tell.
+    pub(crate) fn told_by_use<'a>(&'a self, graph: &'a Graph) -> impl Iterator<Item = &'a Port> {
+        let is_told = |port: &&Port| role::is_told_by_use(graph, port);
+        self.ports.iter().filter(is_told)
+    }
+
+    /// One sentence for each input whose role neither its name nor its use decides.
+    pub(crate) fn unclear(&self) -> &[String] {
+        &self.unclear
     }
 
     /// The same inputs where the graph takes sequences of one length only, as after a trace that wrote
@@ -304,6 +323,16 @@ impl Ports {
         self.fit(Lengths { batch: 1, ..at })
     }
 
+    /// Caches of a window that so many tokens do not fill.
+    pub(crate) fn unfilled(&self, graph: &Graph, at: Lengths) -> impl Iterator<Item = &Port> {
+        let is_unfilled = move |port: &&Port| {
+            let holds = self.dims(port, at).get(channels::TOKENS).copied();
+            let is_window = port.role == Role::Past && channels::window(graph, port).is_some();
+            is_window && holds.is_some_and(|size| at.past + at.sequence < size)
+        };
+        self.ports.iter().filter(is_unfilled)
+    }
+
     /// The longest sequence of a run, which may be that of another stack.
     pub(crate) fn longest(&self, at: Lengths) -> usize {
         let encodes = self.symbols.values().any(|axis| *axis == Axis::Encoder);
@@ -406,80 +435,6 @@ fn known(dtype: DType, dims: &[usize], at: impl Fn(usize) -> f64) -> Value {
     };
     let values: Vec<f64> = (0..n).map(at).collect();
     Value::from_tensor(&Tensor::from_f64(dtype, dims, &values))
-}
-
-fn symbols(ports: &[Port], fixed: &BTreeMap<(ValueId, usize), usize>) -> BTreeMap<Box<str>, Axis> {
-    let is_fixed = |port: &Port, axis: usize| fixed.contains_key(&(port.value, axis));
-    let mut symbols = BTreeMap::new();
-    let mut learn = |dim: Option<&Dim>, axis: Axis| {
-        if let Some(Dim::Symbol(s)) = dim
-            && !s.contains('+')
-        {
-            symbols.entry(s.clone()).or_insert(axis);
-        }
-    };
-    let tokens = || ports.iter().filter(|p| p.role == Role::Tokens);
-    // The input of another stack has a length of its own.
-    let length = |port: &Port| port.dims.get(port.token_axis()).cloned();
-    let sequences = || tokens().filter(|port| port.dims.len() > 1);
-    if let Some(first) = sequences().next().map(length)
-        && sequences().skip(1).any(|port| length(port) != first)
-    {
-        learn(first.as_ref(), Axis::Encoder);
-    }
-    let mut ordered: Vec<&Port> = ports.iter().collect();
-    // Tokens take precedence over positions, these over masks; without ids, embeddings come first.
-    let has_tokens = tokens().next().is_some();
-    let is_single = |p: &Port| p.dims.len() < 2 && p.role == Role::Tokens;
-    ordered.sort_by_key(|p| (is_single(p), has_tokens || p.role != Role::Content, p.role));
-    for port in ordered {
-        let rank = port.dims.len();
-        match port.role {
-            _ if port.turned => {
-                let is_other = has_tokens && port.role == Role::Content;
-                let axis = if is_other {
-                    Axis::Encoder
-                } else {
-                    Axis::Sequence
-                };
-                learn(port.dims.first(), axis);
-                learn(
-                    port.batch_axis().and_then(|at| port.dims.get(at)),
-                    Axis::Batch,
-                );
-            }
-            Role::Tokens | Role::Positions | Role::TokenTypes => {
-                learn(port.dims.last(), Axis::Sequence);
-                if rank >= 2 {
-                    learn(port.dims.get(rank - 2), Axis::Batch);
-                }
-            }
-            Role::Padding => {
-                if rank >= 2 {
-                    learn(port.dims.first(), Axis::Batch);
-                }
-                learn(port.dims.last(), Axis::Total);
-            }
-            Role::Past => {
-                learn(port.dims.first(), Axis::Batch);
-                for dim in port.dims.iter().skip(1) {
-                    learn(Some(dim), Axis::Past);
-                }
-            }
-            Role::Content if rank >= 2 => {
-                learn(port.dims.first(), Axis::Batch);
-                let axis = if has_tokens {
-                    Axis::Encoder
-                } else {
-                    Axis::Sequence
-                };
-                let tokens = usize::from(rank == 3 && is_fixed(port, 1)) + 1;
-                learn(port.dims.get(tokens), axis);
-            }
-            Role::Content | Role::Counts | Role::CacheFlag | Role::Table => {}
-        }
-    }
-    symbols
 }
 
 /// The length of an open dimension without a known symbol.

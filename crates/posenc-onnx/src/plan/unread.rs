@@ -11,14 +11,17 @@ use crate::graph::mixing::{Mixer, Mixing};
 use crate::graph::operators::is_product;
 use length::is_length;
 
-/// What of a branch was not read, one sentence each, with its place: attention that
+/// What of a branch was not read, one sentence each, with its place: inputs without a role, attention that
 /// was left out, operators that mix tokens and belong to no attention that was
 /// recognized, and encodings that could not be evaluated.
 pub(crate) fn of_branch(model: &Model, found: &Found) -> Vec<String> {
     let known = found.no_attention.iter().chain(&found.not_evaluated);
     // Softmaxes that were not recognized say more than the products around them.
     let mixers = mixers(model, found).filter(|_| found.no_attention.is_empty());
-    let misplaced = found.misplaced.iter().cloned();
+    // Where positions are encoded that were read, no other input has to contain them.
+    let is_read = !found.findings.is_empty() || !found.rotary.is_empty() || !found.axial.is_empty();
+    let unclear = found.ports.unclear().iter().filter(|_| !is_read).cloned();
+    let misplaced = unclear.chain(found.misplaced.iter().cloned());
     misplaced.chain(mixers).chain(known.cloned()).collect()
 }
 

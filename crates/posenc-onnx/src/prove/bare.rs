@@ -23,7 +23,7 @@ mod stand_ins;
 mod tests;
 mod uneven;
 
-use posenc_ir::{Graph, Model, ScopeId, Tensor, ValueId};
+use posenc_ir::{Graph, Model, Node, ScopeId, Tensor, ValueId};
 use posenc_runtime::Backend;
 
 use super::VerifyError;
@@ -38,7 +38,7 @@ use crate::detect::rows::{Rows, What};
 use crate::graph::bodies::holder;
 use crate::graph::mixing::token_axes;
 use crate::graph::ports::exchanged::told_apart;
-use crate::graph::ports::{Lengths, Port, Role};
+use crate::graph::ports::{Lengths, Port, Ports, Role};
 use crate::report::SiteCheck;
 use alone::Alone;
 use compared::{Compared, has_sink};
@@ -108,7 +108,8 @@ fn check_within(
 ) -> Result<Bare, VerifyError> {
     limits.check(model)?;
     let graph = model.graph();
-    let at = found.ports.fit(Lengths {
+    let ports = found.ports_with_width();
+    let at = ports.fit(Lengths {
         batch: 1,
         past: 0,
         ..found.lengths
@@ -143,6 +144,7 @@ fn check_within(
     let examined = Examined {
         model,
         found,
+        ports: &ports,
         at,
         asked,
         sites: &sites,
@@ -194,6 +196,7 @@ fn check_within(
 struct Examined<'a> {
     model: &'a Model,
     found: &'a Found,
+    ports: &'a Ports,
     at: Lengths,
     asked: &'a [usize],
     sites: &'a [&'a Site],
@@ -224,7 +227,7 @@ impl EqualRuns {
 impl Examined<'_> {
     /// Runs tokens of equal content.
     fn equal_runs(&self, runs: &mut Runs) -> Result<EqualRuns, VerifyError> {
-        let (graph, ports) = (self.model.graph(), &self.found.ports);
+        let (graph, ports) = (self.model.graph(), self.ports);
         let feeds = equal_tokens(graph, ports, self.at, 0)?;
         let other = equal_tokens(graph, ports, self.at, 1)?;
         let has_tokens = |port: &Port| {
@@ -281,8 +284,13 @@ impl Examined<'_> {
     /// Compares tokens that are all of an id, or of a type, that the graph tells from others: a position
     /// may act on those alone. Nothing where that does not run, as where no token counts.
     fn other_ids(&self, equal: &EqualRuns, runs: &mut Runs) -> Result<Vec<SiteCheck>, VerifyError> {
-        let Self { model, found, .. } = *self;
-        let (graph, ports) = (model.graph(), &found.ports);
+        let Self {
+            model,
+            found,
+            ports,
+            ..
+        } = *self;
+        let graph = model.graph();
         let mut checks = vec![];
         for port in ports.iter() {
             let what = match port.role {
@@ -317,7 +325,7 @@ impl Examined<'_> {
                 sequence,
                 ..self.at
             };
-            found.ports.fit(fitting)
+            self.ports.fit(fitting)
         };
         // A limit that was not found may allow fewer.
         let lengths = std::iter::successors(Some(longest), |n| Some(n / 4 * 3));
@@ -392,19 +400,20 @@ impl Examined<'_> {
         let Self {
             model,
             found,
+            ports,
             alone,
             ..
         } = *self;
         let graph = model.graph();
         let stays = tells_apart((model, found), self.asked, false, alone);
-        let feeds = |is_moved| different_tokens(graph, &found.ports, self.at, is_moved);
+        let feeds = |is_moved| different_tokens(graph, ports, self.at, is_moved);
         let (false, Some(feeds), Some(moved)) = (stays, feeds(false)?, feeds(true)?) else {
             return Ok(vec![]);
         };
         let is_content = |(port, _): &(&Port, _)| matches!(port.role, Role::Tokens | Role::Content);
-        let fed = found.ports.iter().zip(&feeds).filter(is_content);
+        let fed = ports.iter().zip(&feeds).filter(is_content);
         let axis = |(port, (_, tensor)): (&Port, &(String, Tensor))| {
-            let axes = token_axes((graph, &found.ports), port, tensor.dims(), self.at)?;
+            let axes = token_axes((graph, ports), port, tensor.dims(), self.at)?;
             tensor.dims().get(*axes.first()?).copied()
         };
         let lengths: Vec<usize> = fed.filter_map(axis).collect();
@@ -478,7 +487,10 @@ fn coarse(graph: &Graph) -> f64 {
 /// Whether a model quantizes anything, be it weights alone: rounding may tell equal tokens apart.
 fn has_quantized_operators(graph: &Graph) -> bool {
     let quantized = ["Quantize", "Integer", "QLinear", "QAttention"];
+    // The level at which `MatMulNBits` rounds what it multiplies to 8 bits.
+    let is_rounded =
+        |node: &Node| node.op() == "MatMulNBits" && node.int("accuracy_level") == Ok(Some(4));
     graph
         .nodes()
-        .any(|(_, node)| quantized.iter().any(|part| node.op().contains(part)))
+        .any(|(_, node)| quantized.iter().any(|part| node.op().contains(part)) || is_rounded(node))
 }

@@ -1,10 +1,11 @@
 //! Prefill against decode: the last row of n tokens at once equals that of one token after n − 1
 //! tokens in the cache.
 
-use posenc_ir::{Graph, Tensor, ValueId};
+use posenc_ir::Tensor;
 use posenc_runtime::{Optimization, Session};
 
 use super::VerifyError;
+use super::caches::present;
 use super::compare::compare;
 use super::feeds::{Padding, feeds};
 use super::run::{Outputs, RuntimeTarget, on_or_off, run};
@@ -118,30 +119,4 @@ fn last_row(tensor: &Tensor) -> Option<Tensor> {
     dims[1] = 1;
     let is_float = tensor.dtype().is_float();
     is_float.then(|| Tensor::from_f64(tensor.dtype(), &dims, &last))
-}
-
-/// The output of the model that contains the keys or values of a cache after a run.
-fn present(graph: &Graph, past: ValueId) -> Option<ValueId> {
-    let outputs = graph.scope(graph.main()).outputs();
-    let mut stack = vec![past];
-    let mut seen = std::collections::BTreeSet::new();
-    while let Some(value) = stack.pop() {
-        if outputs.contains(&value) {
-            return Some(value);
-        }
-        if !seen.insert(value) {
-            continue;
-        }
-        for at in graph.uses(value) {
-            let node = graph.node(at.node);
-            let next = match (node.op(), at.slot()) {
-                ("Concat" | "Identity" | "Cast" | "Transpose" | "Reshape", _) => node.output(0),
-                ("GroupQueryAttention", 3) | ("Attention", 4) => node.output(1),
-                ("GroupQueryAttention", 4) | ("Attention", 5) => node.output(2),
-                _ => None,
-            };
-            stack.extend(next);
-        }
-    }
-    None
 }

@@ -6,6 +6,7 @@ use posenc_ir::Tensor;
 use posenc_runtime::Optimization;
 
 use super::VerifyError;
+use super::caches::unfilled;
 use super::compare::{Difference, compare};
 use super::feeds::{Padding, feeds, is_padding};
 use super::run::{Outputs, RuntimeTarget, on_or_off, run};
@@ -26,6 +27,8 @@ pub(crate) struct Sweep<'a> {
     first: Vec<Outputs>,
     /// Whether runtimes computed different outputs of padding, and equal ones of tokens.
     pub(crate) pads_apart: bool,
+    /// Whether outputs were left out that contain caches of a window which no tokens fill.
+    pub(crate) are_unfilled: bool,
 }
 
 /// What it means that outputs of two models differ.
@@ -51,6 +54,7 @@ impl<'a> Sweep<'a> {
             meaning,
             first: vec![],
             pads_apart: false,
+            are_unfilled: false,
         }
     }
 
@@ -71,11 +75,14 @@ impl<'a> Sweep<'a> {
             for (i, at) in self.lengths.iter().enumerate() {
                 let site = format!("length {}, {}", at.sequence, target.setting(optimization));
                 let fed = fed(self.subject, *at)?;
-                let got = run(session.as_mut(), &fed, &site)?;
+                let mut got = run(session.as_mut(), &fed, &site)?;
+                self.are_unfilled |= leave_unfilled(&mut got, self.subject, *at);
                 let want = match (self.other, &mut against) {
                     (Some(other), Some(session)) => {
                         let fed = same_or_own(&fed, self::fed(other, *at)?);
-                        Some(run(session.as_mut(), &fed, &site)?)
+                        let mut want = run(session.as_mut(), &fed, &site)?;
+                        leave_unfilled(&mut want, other, *at);
+                        Some(want)
                     }
                     _ => self.first.get(i).or(first.get(i)).cloned(),
                 };
@@ -148,6 +155,13 @@ type Inputs = Vec<(String, Tensor)>;
 
 fn fed(subject: &Subject<'_>, at: Lengths) -> Result<Inputs, VerifyError> {
     feeds(subject.model.graph(), subject.ports(), at, Padding::Right)
+}
+
+/// Leaves out caches of a window that no tokens fill; whether there are any.
+fn leave_unfilled(outputs: &mut Outputs, subject: &Subject<'_>, at: Lengths) -> bool {
+    let unfilled = unfilled(subject.model.graph(), subject.ports(), at);
+    outputs.retain(|(name, _)| !unfilled.contains(name));
+    !unfilled.is_empty()
 }
 
 /// The inputs of another model, which are those of the first where both have one: which numbers an input is fed

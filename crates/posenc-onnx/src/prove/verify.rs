@@ -46,6 +46,7 @@ pub(crate) fn verify_with(
     backends: &[Box<dyn Backend>],
     rest: Option<Rest>,
 ) -> Result<Verify, VerifyError> {
+    let options = &with_recorded_roles(model, options);
     if backends.is_empty() {
         let none = RuntimeError::unavailable("a runtime", "none was found, and none is built in");
         return Err(VerifyError::runtime("verify", none));
@@ -86,6 +87,19 @@ pub(crate) fn verify_with(
     all.unchecked = records.unchecked;
     all.unchecked.extend(report.unchecked);
     Ok(all)
+}
+
+/// The options with the roles of inputs that the last rewrite was given.
+fn with_recorded_roles(model: &Model, options: &VerifyOptions) -> VerifyOptions {
+    let mut options = options.clone();
+    let asked = asked::read(model).and_then(Result::ok);
+    for (name, role) in asked
+        .map(|asked| asked.request.input_roles)
+        .unwrap_or_default()
+    {
+        options.roles.entry(name).or_insert(role);
+    }
+    options
 }
 
 /// Whether the last rewrite gave rotations another form, and changed nothing else.
@@ -316,6 +330,8 @@ struct WholeRuns<'a> {
     warnings: Vec<String>,
     /// Whether outputs of padding differ.
     pads_apart: bool,
+    /// Whether caches of a window were left out where no tokens fill them.
+    are_unfilled: bool,
 }
 
 impl Comparison<'_> {
@@ -341,6 +357,7 @@ impl Comparison<'_> {
             return Err(whole.refused.swap_remove(0));
         }
         whole.pads_apart = sweep.pads_apart;
+        whole.are_unfilled = sweep.are_unfilled;
         Ok(whole)
     }
 
@@ -417,6 +434,11 @@ impl WholeRuns<'_> {
             let why = "outputs of padding, which runtimes compute in different ways";
             report.unchecked.push(why.to_owned());
         }
+        if self.are_unfilled {
+            let why =
+                "caches of a window at lengths that do not fill them, where the rest is undefined";
+            report.unchecked.push(why.to_owned());
+        }
         report
     }
 }
@@ -429,7 +451,7 @@ pub(super) fn rotations(
 ) -> Result<(Checked, Vec<VerifyError>), VerifyError> {
     let mut all = Checked {
         checks: absent(model, found),
-        unchecked: vec![],
+        unchecked: not_read(found).into_iter().collect(),
     };
     let mut expected = expectations(model, found)?;
     as_inserted(model, Options::default().branch, &mut expected);
@@ -457,6 +479,20 @@ pub(super) fn rotations(
         return Ok((all, refused));
     }
     Err(refused.swap_remove(0))
+}
+
+/// What was not read as a rotation, and so is compared with no formula.
+fn not_read(found: &Found) -> Option<String> {
+    let first = found.not_rotary.first()?;
+    let site = &found.attention[first.site].name;
+    let others = match found.not_rotary.len() {
+        1 => String::new(),
+        all => format!(" (the first of {all})"),
+    };
+    let why = &first.why;
+    Some(format!(
+        "what depends on positions in {site}{others}, because it was not read as a rotation: {why}"
+    ))
 }
 
 /// A failed check for every site that has a rotation by the record and none in the graph.

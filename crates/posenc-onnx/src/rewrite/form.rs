@@ -53,13 +53,15 @@ pub(super) fn apply(
     request: &Request,
     wanted: Wanted,
 ) -> Result<Rewritten, RewriteError> {
-    let option = match wanted.target {
-        Some(_) => "target",
-        None => "form",
+    let advice = match wanted.target {
+        // Nothing else is requested.
+        _ if request.is_only_form() => "",
+        Some(_) => "; leave out `target`",
+        None => "; leave out `form`",
     };
     reformed(done, options, request, wanted).map_err(|why| match why {
         RewriteError::Refused(why) if *why.kind() == RefusalKind::UnsupportedOption("form") => {
-            why.with(&format!("; leave out `{option}`")).into()
+            why.with(advice).into()
         }
         other => other,
     })
@@ -189,8 +191,11 @@ fn check_read(
     let is_other = |id: NodeId| form != Form::Ops || is_fused(id) || rotates(graph.node(id));
     let mut unread = found.not_rotary.iter().filter(|r| is_chosen(r.site));
     if let Some(unread) = unread.find(|unread| is_other(unread.node)) {
-        let why = "this was not read as a rotation, and would keep its form";
-        return at(unread.node, why);
+        let why = format!(
+            "this was not read as a rotation, and would keep its form: {}",
+            unread.why
+        );
+        return at(unread.node, &why);
     }
     let mut axial = found.axial.iter().map(|axial| &axial.finding);
     let own = |f: &&Finding| f.form != form && f.sites.iter().any(|site| is_chosen(*site));

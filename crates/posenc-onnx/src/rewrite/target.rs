@@ -88,7 +88,6 @@ pub(super) fn check(done: &Rewritten, target: Target) -> Result<(), RewriteError
         Some(site) => site.name.clone(),
         None => graph.place(id),
     };
-    let why = format!("{why}; leave out `target`");
     Err(Refusal::unsupported(why).at(place).into())
 }
 

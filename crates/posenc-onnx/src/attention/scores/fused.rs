@@ -2,28 +2,16 @@
 
 use ndarray::ArrayD;
 use posenc_ir::eval::{Trace, Value};
-use posenc_ir::{DType, Graph, NodeId, Use, ValueId};
+use posenc_ir::{DType, Graph, Use, ValueId};
 
 use crate::attention::site::Site;
-
-/// Inputs of a fused operator that hide or add to scores, `[.., query, key]` first.
-pub(crate) fn bias_slots(graph: &Graph, id: NodeId) -> &'static [usize] {
-    let node = graph.node(id);
-    match (node.domain(), node.op()) {
-        ("", "Attention") => &[3],
-        (_, "MultiHeadAttention") => &[5, 4],
-        (_, "Attention") => &[5, 3],
-        (_, "GroupQueryAttention") => &[10, 5],
-        (_, "SparseAttention") => &[8],
-        _ => &[],
-    }
-}
+use crate::graph::operators::bias_slots;
 
 /// Where the bias or mask of a fused operator enters; one that content gates, where it meets the
 /// gate: it has the structure there.
 pub(crate) fn fused_entry(graph: &Graph, site: &Site) -> Option<Use> {
     let node = graph.node(site.node);
-    let mut slots = bias_slots(graph, site.node).iter();
+    let mut slots = bias_slots(graph.node(site.node)).iter();
     let slot = slots.find(|slot| node.input(**slot).is_some())?;
     let gate = node.input(*slot).and_then(|v| graph.producer(v));
     let gated = gate.map(|(id, _)| id).filter(|id| {

@@ -167,6 +167,27 @@ fn tables_are_found_however_their_rows_are_read() {
 }
 
 #[test]
+fn what_joins_at_an_operator_of_two_outputs_reaches_the_layers_behind_both() {
+    let mut s = Sketch::default();
+    let x = s.embedded();
+    let at = s.range();
+    let at = s.unsqueeze(&at, &[0]);
+    let p = rows(&mut s, &at);
+    let scale = s.weights(&[HIDDEN]);
+    let joined = s.many("ms.SkipLayerNormalization", &[&x, &p, &scale], &[], 4);
+    let [scores, v] = s.scored(&joined[0], &joined[0]);
+    let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
+    let y = s.op("MatMul", &[&weights, &v]);
+    let y = s.merged(&y);
+    // The sum goes on past the first layer.
+    let x = s.op("Add", &[&joined[3], &y]);
+    let y = s.attends(&x, &x);
+    let found = found(&s.model(17, &[&y]));
+    assert_eq!(found.findings.len(), 1);
+    assert_eq!(found.findings[0].sites, [0, 1]);
+}
+
+#[test]
 fn what_is_no_encoding_is_not_reported() {
     let cases: [(&str, Embed); 7] = [
         ("nothing", |_, x| x),

@@ -32,6 +32,26 @@ fn a_softmax_of_unknown_sizes_is_warned_of() {
 }
 
 #[test]
+fn an_operator_of_attention_without_sizes_is_warned_of() {
+    let fused = |dims: &[&str]| {
+        let mut s = Sketch::default();
+        let x = s.input("x", DType::F32, dims);
+        let x = s.op("own.Unknown", &[&x]);
+        let heads = [("num_heads", A::Int(2))];
+        let y = s.many("com.microsoft.MultiHeadAttention", &[&x, &x, &x], &heads, 1);
+        found(&s.model(17, &[&y[0]]))
+    };
+    let found = fused(&["batch", "sequence", "24"]);
+    assert!(found.attention.is_empty());
+    let why = "the output of this Unknown has unknown sizes, so that an operator of attention is";
+    assert!(
+        matches!(&found.no_attention[..], [w] if w.contains(why)),
+        "{:?}",
+        found.no_attention
+    );
+}
+
+#[test]
 fn a_softmax_of_unknown_sizes_that_only_leaves_the_model_is_not() {
     let warnings = |last: fn(&mut Sketch, &str) -> String| {
         let mut s = Sketch::default();

@@ -31,8 +31,8 @@ impl Writer<'_> {
             return refuse(&why);
         }
         if node.input(POSITIONS).is_some() {
-            let why = "of its position_ids, it takes only the first for all sequences of a prompt, and every one \
-                       later, which is not written in this form yet";
+            let why = "its position_ids cannot be written in another form: ONNX Runtime reads only the first of \
+                       them in a prompt, and all of them behind a cache";
             return refuse(why);
         }
         if NORMS.iter().any(|slot| node.input(*slot).is_some()) {

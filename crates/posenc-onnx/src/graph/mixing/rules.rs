@@ -229,7 +229,10 @@ impl Rules<'_> {
             ("", _) if op.starts_with("Reduce") || matches!(op, "ArgMax" | "ArgMin") => {
                 self.reduced(id, first?)
             }
-            ("", "GlobalAveragePool" | "GlobalMaxPool" | "GlobalLpPool") => {
+            (
+                "" | "com.microsoft.nchwc",
+                "GlobalAveragePool" | "GlobalMaxPool" | "GlobalLpPool",
+            ) => {
                 let axes: Vec<usize> = (2..first?.rank()).collect();
                 Some(pooled(first?.over(&axes)))
             }
@@ -274,7 +277,7 @@ impl Rules<'_> {
             ("com.microsoft", "QGemm") => self.product(id, [0, 3], inputs),
             ("", "Einsum") => self.einsum(id, inputs),
             (
-                "" | "com.microsoft",
+                "" | "com.microsoft" | "com.microsoft.nchwc",
                 "Conv" | "ConvTranspose" | "ConvInteger" | "QLinearConv" | "FusedConv"
                 | "AveragePool" | "MaxPool" | "LpPool" | "Resize" | "Upsample" | "DeformConv",
             ) => self.windowed(id, first?, 1),
@@ -291,6 +294,12 @@ impl Rules<'_> {
                 let rank = first?.rank();
                 let (sets, mixed) = first?.over(&[rank.checked_sub(1)?]);
                 Some(Step::mixed(sets, mixed.then_some(Mixing::Other)))
+            }
+            ("com.microsoft", "GatherBlockQuantized") => self.gathered(id, inputs),
+            ("com.microsoft.nchwc", "ReorderInput" | "ReorderOutput")
+                if node.int("channels_last") != Ok(Some(1)) =>
+            {
+                Some(Step::plain(first?.clone()))
             }
             ("com.microsoft", "MoE" | "QMoE") => {
                 let (sets, _) = first?.over(&[first?.rank().checked_sub(1)?]);

@@ -1,16 +1,23 @@
-//! Sizes of inputs that weights fix, whatever symbol they are declared with.
+//! Sizes of inputs that weights or windows fix, whatever symbol they are declared with.
 
-use posenc_ir::{Dim, Graph, Node};
+use posenc_ir::{Dim, Graph, Node, Use};
 
 use super::{Port, Role};
-use crate::graph::operators::is_copy;
+use crate::graph::operators::{cache_slots, is_copy};
+
+/// The axis of tokens of a cache.
+pub(super) const TOKENS: usize = 2;
 
 /// Nodes between an input and the first weight that it meets are few.
 const FEW: usize = 32;
 
 /// The open axis of an input that the weights of the first operator after it fix, and its size: the
-/// channels of a convolution, or the features of a projection.
+/// channels of a convolution, or the features of a projection. Of a cache that holds a window of tokens, the tokens.
 pub(super) fn fixed(graph: &Graph, port: &Port) -> Option<(usize, usize)> {
+    if port.role == Role::Past {
+        let is_open = !matches!(port.dims.get(TOKENS)?, Dim::Known(_));
+        return Some((TOKENS, window(graph, port).filter(|_| is_open)?));
+    }
     if port.role != Role::Content || port.dims.len() < 2 {
         return None;
     }
@@ -31,6 +38,18 @@ pub(super) fn fixed(graph: &Graph, port: &Port) -> Option<(usize, usize)> {
         }
     }
     found.filter(|(axis, _)| !matches!(port.dims[*axis], Dim::Known(_)))
+}
+
+/// The tokens of the window that a cache holds, in which the newest take the places of the oldest.
+pub(super) fn window(graph: &Graph, port: &Port) -> Option<usize> {
+    let window = |at: &Use| {
+        let node = graph.node(at.node);
+        let int = |name: &str| node.int(name).ok().flatten();
+        let is_cache = cache_slots(node).contains(&at.slot());
+        let wraps = is_cache && int("sliding_window_cache") == Some(1);
+        usize::try_from(int("local_window_size").filter(|_| wraps)?).ok()
+    };
+    graph.uses(port.value).iter().filter_map(window).max()
 }
 
 /// The axis of an operand whose size an operator takes from its weights.

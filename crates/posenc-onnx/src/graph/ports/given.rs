@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use posenc_ir::{DType, Def, Dim, Graph, ValueId};
 
 use super::Role;
-use super::role::joined;
+use super::uses::is_cache;
 use crate::error::Refusal;
 
 /// Names in a refusal.
@@ -75,7 +75,7 @@ fn contradiction(graph: &Graph, value: ValueId, role: Role) -> Option<String> {
     let dims = graph.value(value).shape();
     let rank = dims.map(<[Dim]>::len);
     let is_float = dtype.is_some_and(DType::is_float);
-    if is_float && rank.is_some_and(|rank| rank >= 3) && joined(graph, value) {
+    if is_float && rank.is_some_and(|rank| rank >= 3) && is_cache(graph, value) {
         return Some("new keys or values are appended to it, so it is a cache".to_owned());
     }
     let is_number = dtype.is_none_or(DType::is_writable);

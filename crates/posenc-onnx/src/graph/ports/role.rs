@@ -3,10 +3,34 @@
 use posenc_ir::{DType, Dim, Graph, ValueId};
 use rustc_hash::FxHashSet;
 
+use super::masks::masks_scores;
+use super::uses::{feeds_sines, is_cache, is_position, picked_tables, picks_factors};
 use super::{Port, Role};
 use crate::graph::operators::{is_copy, is_layout};
 use crate::graph::sizes::is_of_sizes_and;
 
+/// Words in the names of token ids.
+const TOKENS: &[&str] = &["ids", "tokens"];
+
+/// Words in the names of masks.
+const MASKS: &[&str] = &["mask", "padding"];
+
+/// Words in the names of positions.
+const POSITIONS: &[&str] = &["position", "pos_id", "input_pos", "pos_ids"];
+
+/// Words in the names of token types.
+const TYPES: &[&str] = &["token_type", "segment"];
+
+/// Words in the names of lengths of sequences.
+const LENGTHS: &[&str] = &["seqlen", "seq_len", "length"];
+
+/// The most rows of a table of types; one of positions has more.
+const MOST_TYPES: usize = 4;
+
+/// The fewest rows of a table that may be one of positions: no model takes so few tokens.
+const FEWEST_POSITIONS: usize = 32;
+
+/// The role of an input. A name is evidence where it has a word of the field; uses decide for all others.
 pub(crate) fn role(graph: &Graph, value: ValueId, dtype: DType, rank: usize) -> Role {
     let name = graph.name(value).to_lowercase();
     let named = |words: &[&str]| words.iter().any(|w| name.contains(w));
@@ -17,30 +41,143 @@ pub(crate) fn role(graph: &Graph, value: ValueId, dtype: DType, rank: usize) -> 
             Role::CacheFlag
         };
     }
-    if named(&["mask", "padding"]) && rank >= 1 {
+    if named(MASKS) && rank >= 1 {
         return Role::Padding;
     }
-    let position = named(&["position", "pos_id", "input_pos", "pos_ids"]) || name == "pos";
+    let position = named(POSITIONS) || name == "pos";
     if dtype.is_float() && position && rank <= 2 {
         return Role::Positions;
     }
     if dtype.is_float() {
-        let cached = rank >= 3 && (named(&["past", "cache"]) || joined(graph, value));
-        return if cached { Role::Past } else { Role::Content };
+        let cached = rank >= 3 && (named(&["past", "cache"]) || is_cache(graph, value));
+        return match rank {
+            _ if cached => Role::Past,
+            // One of more axes, or of queries and keys, may be a bias by position.
+            2 if !is_square(graph, value) && masks_scores(graph, value) => Role::Padding,
+            _ => Role::Content,
+        };
     }
     if position || feeds_sines(graph, value) {
         Role::Positions
-    } else if named(&["token_type", "segment"]) {
+    } else if named(TYPES) {
         Role::TokenTypes
     } else if rank == 1 && is_compared_with_places(graph, value) {
         Role::Counts
-    } else if rank == 0 || named(&["seqlen", "seq_len", "length"]) {
+    } else if rank == 0 || named(LENGTHS) {
         Role::Content
-    } else if indexes_floats(graph, value) || named(&["ids", "tokens"]) {
+    } else if named(TOKENS) {
         Role::Tokens
+    } else if is_position(graph, value) || rank >= 2 && picks_factors(graph, value) {
+        Role::Positions
+    } else if are_types(graph, value) {
+        Role::TokenTypes
+    } else if !picked_tables(graph, value).is_empty() {
+        Role::Tokens
+    } else if rank >= 2 && masks_scores(graph, value) {
+        Role::Padding
     } else {
         Role::Content
     }
+}
+
+/// Whether an input has two axes of one size, or its last of one element.
+fn is_square(graph: &Graph, value: ValueId) -> bool {
+    match graph.value(value).shape() {
+        Some([a, b]) => a == b && *a != Dim::Unknown || *b == Dim::Known(1),
+        _ => false,
+    }
+}
+
+/// The rows of each table that an input picks from.
+fn rows(graph: &Graph, value: ValueId) -> Vec<Option<usize>> {
+    let tables = picked_tables(graph, value).into_iter();
+    let rows = |(table, axis): (ValueId, usize)| graph.stored(table)?.dims.get(axis).copied();
+    tables.map(rows).collect()
+}
+
+/// Whether an input picks rows of small tables alone.
+fn are_types(graph: &Graph, value: ValueId) -> bool {
+    let rows = rows(graph, value);
+    let is_small = |rows: &Option<usize>| rows.is_some_and(|n| n <= MOST_TYPES);
+    !rows.is_empty() && rows.iter().all(is_small)
+}
+
+/// Inputs that pick rows of small tables are types beside ids alone; without any, they are the ids.
+pub(super) fn only_ids(graph: &Graph, ports: &mut [Port]) {
+    let is_content = |port: &Port| match port.role {
+        Role::Tokens => true,
+        Role::Content => port.dtype.is_float(),
+        _ => false,
+    };
+    if ports.iter().any(is_content) {
+        return;
+    }
+    for port in ports
+        .iter_mut()
+        .filter(|port| port.role == Role::TokenTypes)
+    {
+        let name = graph.name(port.value).to_lowercase();
+        if !TYPES.iter().any(|word| name.contains(word)) {
+            port.role = Role::Tokens;
+        }
+    }
+}
+
+/// One sentence for each input of ids whose role neither its name nor its use decides: it picks rows of a table of its
+/// own beside other content, as positions do.
+pub(super) fn unclear(
+    graph: &Graph,
+    ports: &[Port],
+    is_given: impl Fn(&Port) -> bool,
+) -> Vec<String> {
+    let is_named = |port: &Port| {
+        let name = graph.name(port.value).to_lowercase();
+        TOKENS.iter().any(|word| name.contains(word))
+    };
+    let all: Vec<(&Port, Vec<_>)> = ports
+        .iter()
+        .filter(|port| matches!(port.role, Role::Tokens | Role::Content))
+        .map(|port| (port, picked_tables(graph, port.value)))
+        .collect();
+    let may_be_positions = |port: &Port| {
+        let enough = |rows: &Option<usize>| rows.is_none_or(|n| n >= FEWEST_POSITIONS);
+        rows(graph, port.value).iter().any(enough)
+    };
+    let is_unclear = |(port, own): &&(&Port, Vec<(ValueId, usize)>)| {
+        // Ids of another sequence share their table, and one number of each sequence is no position.
+        let is_rival = |(other, others): &(&Port, Vec<_>)| {
+            let is_of_sequences = port.dims.len() == 1
+                && other.dims.len() > 1
+                && port.dims.first() == other.dims.first();
+            let is_content = !others.is_empty() || other.dtype.is_float() && other.dims.len() > 2;
+            let is_apart = others.iter().all(|table| !own.contains(table));
+            other.value != port.value && is_content && is_apart && !is_of_sequences
+        };
+        port.role == Role::Tokens
+            && !is_named(port)
+            && !is_given(port)
+            && may_be_positions(port)
+            && all.iter().any(is_rival)
+    };
+    let said = |(port, _): &(&Port, Vec<_>)| {
+        let name = graph.name(port.value);
+        format!(
+            "neither its name nor its use tells whether the input {name} contains positions; give `input-role` \
+             {name}=position or {name}=content"
+        )
+    };
+    all.iter().filter(is_unclear).map(said).collect()
+}
+
+/// Whether what reads a mask or positions tells that they are, and their name does not.
+pub(super) fn is_told_by_use(graph: &Graph, port: &Port) -> bool {
+    let name = graph.name(port.value).to_lowercase();
+    let words = match port.role {
+        Role::Positions => POSITIONS,
+        Role::Padding => MASKS,
+        _ => return false,
+    };
+    name != "pos" && !words.iter().any(|word| name.contains(word))
 }
 
 /// Whether an input contains the time step of each token: integers, by the name. One number for a
@@ -111,63 +248,6 @@ fn is_range(graph: &Graph, value: ValueId) -> bool {
     }
 }
 
-/// Whether the value picks rows of a table of floats, also where ids from the end are made ids from the
-/// beginning first.
-fn indexes_floats(graph: &Graph, value: ValueId) -> bool {
-    let mut stack = vec![value];
-    let mut seen = FxHashSet::default();
-    while let Some(value) = stack.pop() {
-        for at in graph.uses(value) {
-            let node = graph.node(at.node);
-            let picks = matches!(node.op(), "Gather" | "GatherND") && at.slot() == 1;
-            let table = || node.input(0).and_then(|t| graph.dtype(t));
-            if picks && table().is_some_and(DType::is_float) {
-                return true;
-            }
-            let is_beside_constants = || {
-                let mut others = node.inputs().iter().flatten().filter(|v| **v != value);
-                others.all(|other| graph.stored(*other).is_some())
-            };
-            let moves = match node.op() {
-                op if is_copy(op) || is_layout(op) => at.slot() == 0,
-                "Where" => at.slot() > 0,
-                "Add" | "Clip" | "Max" | "Min" => is_beside_constants(),
-                _ => false,
-            };
-            if moves && node.domain().is_empty() && seen.insert(at.node) {
-                stack.extend(node.outputs().iter().flatten());
-            }
-        }
-    }
-    false
-}
-
-/// Whether angles are computed from the value: it reaches a sine or cosine through casts, changes
-/// of shape and arithmetic, and is no index on that path. Other operators end the search.
-fn feeds_sines(graph: &Graph, value: ValueId) -> bool {
-    let mut stack = vec![value];
-    let mut seen = FxHashSet::default();
-    while let Some(value) = stack.pop() {
-        for at in graph.uses(value) {
-            let node = graph.node(at.node);
-            if !node.domain().is_empty() || !seen.insert(at.node) {
-                continue;
-            }
-            match node.op() {
-                "Sin" | "Cos" => return true,
-                "Add" | "Sub" | "Mul" | "Div" | "MatMul" | "Einsum" | "Concat" => {
-                    stack.extend(node.outputs().iter().flatten());
-                }
-                op if is_copy(op) || is_layout(op) && at.slot() == 0 => {
-                    stack.extend(node.outputs().iter().flatten());
-                }
-                _ => {}
-            }
-        }
-    }
-    false
-}
-
 /// The inputs that are tables: floats of one size for all sequences, beside inputs of open size, of which
 /// places in the sequence pick rows, or from which angles are computed.
 pub(super) fn tables(graph: &Graph, ports: &[Port]) -> Vec<usize> {
@@ -206,14 +286,4 @@ fn has_rows_by_place(graph: &Graph, ports: &[Port], value: ValueId) -> bool {
     };
     let uses = graph.uses(value);
     !uses.is_empty() && uses.iter().all(picks)
-}
-
-/// Whether the value is only ever the first part of a concatenation, as caches are.
-pub(super) fn joined(graph: &Graph, value: ValueId) -> bool {
-    let uses = graph.uses(value);
-    let first = |u: &posenc_ir::Use| graph.node(u.node).is("Concat") && u.slot() == 0;
-    uses.iter().any(first)
-        && uses
-            .iter()
-            .all(|u| first(u) || graph.node(u.node).is("Shape"))
 }

@@ -4,8 +4,8 @@ use posenc_ir::{Use, ValueId};
 use rustc_hash::FxHashSet;
 
 use crate::attention::Site;
-use crate::attention::scores::bias_slots;
 use crate::detect::context::Context;
+use crate::graph::operators::bias_slots;
 use crate::graph::region::above;
 
 /// What enters the encodings of a model, and everything that is computed from.
@@ -35,7 +35,7 @@ pub(super) fn scored<'a>(
     let graph = context.graph();
     let mut entering = vec![];
     for site in sites {
-        let fused = bias_slots(graph, site.node).iter();
+        let fused = bias_slots(graph.node(site.node)).iter();
         entering.extend(fused.filter_map(|slot| graph.node(site.node).input(*slot)));
         let (Some(product), Some(scores)) = (site.product, site.scores) else {
             continue;

@@ -9,6 +9,7 @@ use super::alone::Alone;
 use super::limits::Limits;
 use super::stand_ins::stand_ins;
 use crate::detect::Found;
+use crate::graph::operators::cache_slots;
 use crate::prove::VerifyError;
 use crate::prove::run::{load, run};
 use crate::prove::swap::array;
@@ -51,9 +52,11 @@ impl Runs {
             moved.copied().unwrap_or(v)
         };
         let computed: Vec<ValueId> = wanted.iter().map(|v| last(now(*v))).collect();
+        let mut kept = computed.clone();
+        kept.extend(caches(model, found).map(|v| last(now(v))));
         let whole = replaced.as_ref().map_or(whole, |r| &r.model);
         let graph = whole.graph();
-        let cut = whole.cut(&[], &computed, Limits::USUAL.weights)?;
+        let cut = whole.cut(&[], &kept, Limits::USUAL.weights)?;
         let source = ModelSource::Bytes {
             model: &cut.bytes,
             folder: None,
@@ -69,6 +72,7 @@ impl Runs {
         })
     }
 
+    /// The numbers of the values that were wanted.
     pub(super) fn of(&mut self, feeds: &[(String, Tensor)]) -> Result<Numbers, VerifyError> {
         let outputs = run(&mut *self.session, feeds, MODEL)?;
         let by_name: FxHashMap<&str, &Tensor> =
@@ -79,4 +83,16 @@ impl Runs {
         });
         Ok(numbers.collect())
     }
+}
+
+/// The caches that operators of attention write. ONNX Runtime writes one into the buffer of the cache before it, which
+/// is shorter, unless the model returns it.
+fn caches<'a>(model: &'a Model, found: &'a Found) -> impl Iterator<Item = ValueId> + 'a {
+    let graph = model.graph();
+    let written = found.attention.iter().filter(|site| site.past);
+    let outputs = written.flat_map(|site| {
+        let node = graph.node(site.node);
+        (1..=cache_slots(node).len()).filter_map(|slot| node.output(slot))
+    });
+    outputs.filter(|v| graph.value(*v).is_output())
 }

@@ -8,7 +8,7 @@ use super::super::sets::Sets;
 use super::{Mixing, Rules, Step};
 use crate::graph::lane::pads::pads;
 use crate::graph::lane::wrap;
-use crate::graph::operators::is_reshape;
+use crate::graph::operators::{gather_axis, is_reshape};
 
 /// Elements of a value whose sets are moved one by one.
 const MOST: usize = 1 << 22;
@@ -134,12 +134,12 @@ impl Rules<'_> {
         }
     }
 
-    fn gathered(&self, id: NodeId, inputs: &[Option<&Sets>]) -> Option<Step> {
+    pub(super) fn gathered(&self, id: NodeId, inputs: &[Option<&Sets>]) -> Option<Step> {
         let node = self.model.graph().node(id);
         let out = self.dims(node.output(0))?;
         let rank = self.dims(node.input(0))?.len();
         let picked = self.dims(node.input(1))?.len();
-        let axis = self.axis(node, 0)?;
+        let axis = wrap(gather_axis(node)?, rank)?;
         let [data, indices] = [0, 1].map(|slot| inputs.get(slot).copied().flatten());
         let mut mixing = None;
         let mut parts: Vec<Sets> = vec![];

@@ -1,0 +1,237 @@
+//! What an input is for, by the operators that its numbers reach.
+
+use posenc_ir::{DType, Graph, Node, Use, ValueId};
+use rustc_hash::FxHashSet;
+
+use crate::graph::lane::wrap;
+use crate::graph::operators::{cache_slots, gather_axis, is_copy, is_layout, is_projection};
+
+/// Nodes to look at behind a factor for a projection.
+const MOST: usize = 256;
+
+/// What a walk does at an operator.
+pub(super) enum Step {
+    /// It ends: this is what it looks for.
+    Found,
+    /// It goes on to the outputs.
+    On,
+    /// It goes no further this way.
+    Stop,
+}
+
+/// Whether a walk from a value finds what it looks for.
+pub(super) fn reaches(
+    graph: &Graph,
+    value: ValueId,
+    mut step: impl FnMut(&Node, &Use) -> Step,
+) -> bool {
+    let (mut stack, mut seen) = (vec![value], FxHashSet::default());
+    while let Some(value) = stack.pop() {
+        for at in graph.uses(value) {
+            let node = graph.node(at.node);
+            match step(node, at) {
+                Step::Found => return true,
+                Step::On if seen.insert(at.node) => stack.extend(node.outputs().iter().flatten()),
+                Step::On | Step::Stop => {}
+            }
+        }
+    }
+    false
+}
+
+/// Whether an operator passes the elements of its first input on.
+pub(super) fn moves(node: &Node, at: &Use) -> bool {
+    node.domain().is_empty() && at.slot() == 0 && (is_copy(node.op()) || is_layout(node.op()))
+}
+
+/// Whether an operator makes other indices of an index: moved, chosen, or beside constants, as ids from the end are
+/// made ids from the beginning.
+fn indexes(graph: &Graph, node: &Node, at: &Use) -> bool {
+    moves(node, at)
+        || node.domain().is_empty()
+            && match node.op() {
+                "Where" => at.slot() > 0,
+                "Slice" => at.slot() == 0,
+                "Add" | "Sub" | "Clip" | "Max" | "Min" => is_beside_constants(graph, node, at),
+                _ => false,
+            }
+}
+
+pub(super) fn is_beside_constants(graph: &Graph, node: &Node, at: &Use) -> bool {
+    let mut others = (0..node.inputs().len()).filter(|slot| *slot != at.slot());
+    let is_stored = |other| graph.stored(other).is_some();
+    others.all(|slot| node.input(slot).is_none_or(is_stored))
+}
+
+/// The tables of learned or quantized numbers that a value picks rows of, with the axis of rows.
+pub(super) fn picked_tables(graph: &Graph, value: ValueId) -> Vec<(ValueId, usize)> {
+    let mut all = vec![];
+    reaches(graph, value, |node, at| match picked(graph, node, at) {
+        Some(table) => {
+            all.push(table);
+            Step::Stop
+        }
+        None if indexes(graph, node, at) => Step::On,
+        None => Step::Stop,
+    });
+    all
+}
+
+/// The table that a use picks rows of.
+fn picked(graph: &Graph, node: &Node, at: &Use) -> Option<(ValueId, usize)> {
+    let (slot, axis) = match (node.domain(), node.op(), at.slot()) {
+        ("", "Gather", 1) | ("com.microsoft", "GatherBlockQuantized", 1) => (0, gather_axis(node)?),
+        ("", "GatherND", 1) => (0, 0),
+        ("com.microsoft", "EmbedLayerNormalization", 0) => (2, 0),
+        ("com.microsoft", "EmbedLayerNormalization", 1) => (4, 0),
+        ("com.microsoft", "EmbedLayerNormalization", 8) => (3, 0),
+        _ => return None,
+    };
+    let table = node.input(slot)?;
+    let dtype = graph.dtype(table)?;
+    let small = [DType::I8, DType::U8, DType::I4, DType::U4];
+    let rank = graph.stored(table).map_or(2, |stored| stored.dims.len());
+    (dtype.is_float() || small.contains(&dtype)).then_some((table, wrap(axis, rank)?))
+}
+
+/// Whether an operator is before a value, through arithmetic with constants and changes of shape.
+pub(super) fn has_before(graph: &Graph, mut value: ValueId, op: &str) -> bool {
+    while let Some((id, _)) = graph.producer(value) {
+        let node = graph.node(id);
+        let passes = matches!(
+            node.op(),
+            "Sub" | "Add" | "Cast" | "Identity" | "Squeeze" | "Unsqueeze" | "Reshape"
+        );
+        match node.input(0).filter(|_| node.domain().is_empty()) {
+            Some(_) if node.op() == op => return true,
+            Some(before) if passes => value = before,
+            _ => return false,
+        }
+    }
+    false
+}
+
+/// Whether angles are computed from the value: it reaches a sine or cosine through casts, changes
+/// of shape and arithmetic, and is no index on that path. Other operators end the search.
+pub(super) fn feeds_sines(graph: &Graph, value: ValueId) -> bool {
+    reaches(graph, value, |node, at| match (node.domain(), node.op()) {
+        ("", "Sin" | "Cos") => Step::Found,
+        // A mask sets positions that are counted from it to zero.
+        ("", "Mul") => {
+            let other = node.input(1 - at.slot());
+            match other.is_some_and(|other| has_before(graph, other, "CumSum")) {
+                true => Step::Stop,
+                false => Step::On,
+            }
+        }
+        ("", "Add" | "Sub" | "Div" | "MatMul" | "Einsum" | "Concat") => Step::On,
+        _ if moves(node, at) => Step::On,
+        _ => Step::Stop,
+    })
+}
+
+/// Whether an operator takes the value as positions.
+pub(super) fn is_position(graph: &Graph, value: ValueId) -> bool {
+    reaches(graph, value, |node, at| {
+        match (node.domain(), node.op(), at.slot()) {
+            ("com.microsoft", "RotaryEmbedding" | "MRotaryEmbedding", 1)
+            | ("com.microsoft", "GroupQueryAttention", 9)
+            | ("com.microsoft", "EmbedLayerNormalization", 8)
+            | ("", "RotaryEmbedding", 3) => Step::Found,
+            _ if indexes(graph, node, at) => Step::On,
+            _ => Step::Stop,
+        }
+    })
+}
+
+/// Whether all rows that the value picks are angles, or multiply several of what weights have made and do nothing
+/// else, as cosines and sines multiply queries and keys.
+pub(super) fn picks_factors(graph: &Graph, value: ValueId) -> bool {
+    let (mut factors, mut others) = (0, 0);
+    reaches(graph, value, |node, at| {
+        match (node.domain(), node.op(), at.slot(), node.output(0)) {
+            ("", "Gather" | "GatherND" | "GatherElements", 1, Some(rows)) => {
+                match feeds_sines(graph, rows) || scale_content(graph, rows) {
+                    true => factors += 1,
+                    false => others += 1,
+                }
+                Step::Stop
+            }
+            _ if indexes(graph, node, at) => Step::On,
+            _ => {
+                others += usize::from(picked(graph, node, at).is_some());
+                Step::Stop
+            }
+        }
+    });
+    factors > 0 && others == 0
+}
+
+/// The fewest products of cosines, with the queries and the keys.
+const FEWEST_PRODUCTS: usize = 2;
+
+/// Whether rows of a table multiply several of what weights have made, and do nothing else.
+fn scale_content(graph: &Graph, rows: ValueId) -> bool {
+    let mut products = 0;
+    let does_more = reaches(graph, rows, |node, at| match (node.domain(), node.op()) {
+        ("" | "com.microsoft", "RotaryEmbedding") if at.slot() > 0 => {
+            products += FEWEST_PRODUCTS;
+            Step::Stop
+        }
+        ("", "Mul" | "Div") if is_beside_constants(graph, node, at) => Step::On,
+        ("", "Mul")
+            if node
+                .input(1 - at.slot())
+                .is_some_and(|other| is_projected(graph, other)) =>
+        {
+            products += 1;
+            Step::Stop
+        }
+        ("", "Concat") => Step::On,
+        ("", "Shape") => Step::Stop,
+        ("", "Slice" | "Split" | "Gather") if at.slot() == 0 => Step::On,
+        _ if moves(node, at) => Step::On,
+        _ => Step::Found,
+    });
+    products >= FEWEST_PRODUCTS && !does_more
+}
+
+/// Whether the elements of a value are computed from a projection nearby.
+fn is_projected(graph: &Graph, value: ValueId) -> bool {
+    let (mut stack, mut seen) = (vec![value], FxHashSet::default());
+    while let Some(value) = stack.pop() {
+        let Some((id, _)) = graph.producer(value) else {
+            continue;
+        };
+        let node = graph.node(id);
+        if is_projection(node) {
+            return true;
+        }
+        if !node.is("Shape") && seen.len() < MOST && seen.insert(id) {
+            stack.extend(node.inputs().iter().flatten());
+        }
+    }
+    false
+}
+
+/// Whether new keys or values are appended to the value: all that reads it, after changes of its layout, is a
+/// concatenation that it comes first in, an operator of attention that takes caches, or its shape.
+pub(super) fn is_cache(graph: &Graph, value: ValueId) -> bool {
+    let (mut stack, mut seen, mut is_joined) = (vec![value], FxHashSet::default(), false);
+    while let Some(value) = stack.pop() {
+        for at in graph.uses(value) {
+            let node = graph.node(at.node);
+            let takes =
+                node.is("Concat") && at.slot() == 0 || cache_slots(node).contains(&at.slot());
+            let is_part = matches!(node.op(), "Gather" | "Split" | "Slice") && at.slot() == 0;
+            match node.op() {
+                _ if takes => is_joined = true,
+                "Shape" => {}
+                _ if !(moves(node, at) || node.domain().is_empty() && is_part) => return false,
+                _ if seen.insert(at.node) => stack.extend(node.outputs().iter().flatten()),
+                _ => {}
+            }
+        }
+    }
+    is_joined
+}
