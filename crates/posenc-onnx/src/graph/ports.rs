@@ -290,7 +290,11 @@ impl Ports {
     /// usual one.
     pub(crate) fn position_axis(&self, port: &Port) -> usize {
         let usual = port.token_axis();
-        let other = 1usize.saturating_sub(usual);
+        let other = match port.dims.len() {
+            // Coordinates of each token are last.
+            3 => 1,
+            _ => 1usize.saturating_sub(usual),
+        };
         let is = |at: usize, what: Axis| match port.dims.get(at) {
             Some(Dim::Symbol(symbol)) => self.symbols.get(symbol) == Some(&what),
             Some(Dim::Known(size)) => match what {
@@ -302,7 +306,8 @@ impl Ports {
         let fits = |at: usize| is(at, Axis::Sequence) && !is(at, Axis::Batch);
         let is_turned = fits(other) && !fits(usual)
             || is(usual, Axis::Batch) && !is(usual, Axis::Sequence) && !is(other, Axis::Batch);
-        if port.dims.len() == 2 && is_turned {
+        let has_several = port.dims.len() == 3 && fits(other) && !fits(usual);
+        if port.dims.len() == 2 && is_turned || has_several {
             other
         } else {
             usual

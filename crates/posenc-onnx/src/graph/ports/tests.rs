@@ -1,6 +1,6 @@
 //! Roles of inputs whose names say nothing.
 
-use super::{Ports, Role};
+use super::{Lengths, Ports, Role};
 use crate::graph::sketch::{A, HEADS, HIDDEN, SIZE, Sketch};
 use posenc_ir::DType::{self, Bool, F32, I64};
 
@@ -30,22 +30,21 @@ fn attention(s: &mut Sketch, change: impl Fn(&mut Sketch, &str) -> String) -> St
     s.merged(&y)
 }
 
-/// Queries, and perhaps keys, with each element multiplied by a row of a table that `x` picks.
-fn scaled(s: &mut Sketch, pick: &str, keys: bool) -> String {
-    let table = s.weights(&[64, SIZE]);
-    let rows = s.with(pick, &[&table, "x"], &[]);
-    let rows = s.unsqueeze(&rows, &[1]);
+/// Queries, and perhaps keys, with each element multiplied by rows of so many tables that `x` picks.
+fn scaled(s: &mut Sketch, tables: usize, keys: bool) -> String {
     let ids = s.weights(&[30, HIDDEN]);
     let x = s.gather(&ids, "input_ids", 0);
-    let [q, k] = [0; 2].map(|_| s.headed(&x));
-    let q = s.op("Mul", &[&rows, &q]);
-    match keys {
-        true => {
-            let k = s.op("Mul", &[&rows, &k]);
-            s.op("Add", &[&q, &k])
+    let [mut q, mut k] = [0; 2].map(|_| s.headed(&x));
+    for _ in 0..tables {
+        let table = s.weights(&[64, SIZE]);
+        let rows = s.gather(&table, "x", 0);
+        let rows = s.unsqueeze(&rows, &[1]);
+        q = s.op("Mul", &[&rows, &q]);
+        if keys {
+            k = s.op("Mul", &[&rows, &k]);
         }
-        false => q,
     }
+    s.op("Add", &[&q, &k])
 }
 
 #[test]
@@ -204,18 +203,17 @@ fn floats_of_two_axes_that_divide_scores_or_are_of_pairs_are_no_mask() {
 
 #[test]
 fn what_scales_queries_is_picked_by_positions() {
+    assert_eq!(role(I64, IDS, |s| scaled(s, 2, true)), Role::Positions);
+    assert_eq!(role(I64, &["batch"], |s| scaled(s, 2, true)), Role::Tokens);
     assert_eq!(
-        role(I64, IDS, |s| scaled(s, "Gather", true)),
-        Role::Positions
-    );
-    assert_eq!(
-        role(I64, &["batch"], |s| scaled(s, "Gather", true)),
-        Role::Tokens
-    );
-    assert_eq!(
-        role(I64, IDS, |s| scaled(s, "Gather", false)),
+        role(I64, IDS, |s| scaled(s, 2, false)),
         Role::Tokens,
         "a gate"
+    );
+    assert_eq!(
+        role(I64, IDS, |s| scaled(s, 1, true)),
+        Role::Tokens,
+        "a gate of both"
     );
     let added = |s: &mut Sketch| {
         let table = s.weights(&[64, HIDDEN]);
@@ -315,4 +313,53 @@ fn a_cache_is_what_new_rows_are_appended_to() {
         s.op("Add", &[&joined, &negated])
     };
     assert_eq!(role(F32, &dims, also_read), Role::Content);
+}
+
+#[test]
+fn coordinates_of_tokens_are_before_the_batch_or_last() {
+    let axis = |dims: &[&str]| {
+        let mut s = Sketch::default();
+        let x = s.embedded();
+        s.input("position_ids", I64, dims);
+        let y = s.op("Neg", &["position_ids"]);
+        let model = s.model(17, &[&x, &y]);
+        let ports = Ports::of(model.graph(), &Default::default());
+        let mut all = ports.iter();
+        let port = all.find(|port| model.graph().name(port.value) == "position_ids");
+        ports.position_axis(port.expect("it is an input"))
+    };
+    assert_eq!(axis(&["batch", "sequence"]), 1);
+    assert_eq!(axis(&["sequence", "batch"]), 0);
+    assert_eq!(axis(&["3", "batch", "sequence"]), 2);
+    assert_eq!(axis(&["batch", "sequence", "2"]), 1);
+    assert_eq!(axis(&["batch", "others", "2"]), 2, "not those of the ids");
+}
+
+#[test]
+fn caches_of_a_window_are_as_long_and_unfilled_by_fewer_tokens() {
+    let unfilled = |wraps: i64, size: &str, tokens: usize| {
+        let mut s = Sketch::default();
+        let x = s.embedded();
+        let past = s.input("past", F32, &["batch", "2", size, "4"]);
+        let attrs = [
+            ("local_window_size", A::Int(8)),
+            ("sliding_window_cache", A::Int(wraps)),
+        ];
+        let inputs = [x.as_str(), &x, &x, &past];
+        let y = s.with("ms.GroupQueryAttention", &inputs, &attrs);
+        let model = s.model(17, &[&y]);
+        let ports = Ports::of(model.graph(), &Default::default());
+        let at = Lengths {
+            batch: 2,
+            sequence: tokens,
+            past: 0,
+        };
+        let port = ports.iter().find(|port| port.role == Role::Past);
+        let length = ports.dims(port.expect("it is a cache"), at)[2];
+        (length, ports.unfilled(model.graph(), at).count())
+    };
+    assert_eq!(unfilled(1, "past", 5), (8, 1));
+    assert_eq!(unfilled(1, "past", 8), (8, 0));
+    assert_eq!(unfilled(1, "16", 8), (16, 1), "a declared size");
+    assert_eq!(unfilled(0, "past", 5), (0, 0));
 }

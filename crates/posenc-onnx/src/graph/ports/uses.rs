@@ -144,16 +144,17 @@ pub(super) fn is_position(graph: &Graph, value: ValueId) -> bool {
     })
 }
 
-/// Whether all rows that the value picks are angles, or multiply several of what weights have made and do nothing
-/// else, as cosines and sines multiply queries and keys.
+/// Whether all rows that the value picks are angles, or cosines and sines: rows of two tables, or the halves of
+/// those of one, that multiply several of what weights have made and do nothing else.
 pub(super) fn picks_factors(graph: &Graph, value: ValueId) -> bool {
     let (mut factors, mut others) = (0, 0);
     reaches(graph, value, |node, at| {
         match (node.domain(), node.op(), at.slot(), node.output(0)) {
             ("", "Gather" | "GatherND" | "GatherElements", 1, Some(rows)) => {
-                match feeds_sines(graph, rows) || scale_content(graph, rows) {
-                    true => factors += 1,
-                    false => others += 1,
+                match scale_content(graph, rows) {
+                    _ if feeds_sines(graph, rows) => factors += 2,
+                    Some(parts) => factors += parts,
+                    None => others += 1,
                 }
                 Step::Stop
             }
@@ -164,15 +165,15 @@ pub(super) fn picks_factors(graph: &Graph, value: ValueId) -> bool {
             }
         }
     });
-    factors > 0 && others == 0
+    factors > 1 && others == 0
 }
 
 /// The fewest products of cosines, with the queries and the keys.
 const FEWEST_PRODUCTS: usize = 2;
 
-/// Whether rows of a table multiply several of what weights have made, and do nothing else.
-fn scale_content(graph: &Graph, rows: ValueId) -> bool {
-    let mut products = 0;
+/// In how many parts rows of a table multiply several of what weights have made; `None` where they do something else.
+fn scale_content(graph: &Graph, rows: ValueId) -> Option<usize> {
+    let (mut products, mut parts) = (0, 1);
     let does_more = reaches(graph, rows, |node, at| match (node.domain(), node.op()) {
         ("" | "com.microsoft", "RotaryEmbedding") if at.slot() > 0 => {
             products += FEWEST_PRODUCTS;
@@ -189,11 +190,14 @@ fn scale_content(graph: &Graph, rows: ValueId) -> bool {
         }
         ("", "Concat") => Step::On,
         ("", "Shape") => Step::Stop,
-        ("", "Slice" | "Split" | "Gather") if at.slot() == 0 => Step::On,
+        ("", "Slice" | "Split" | "Gather") if at.slot() == 0 => {
+            parts = 2;
+            Step::On
+        }
         _ if moves(node, at) => Step::On,
         _ => Step::Found,
     });
-    products >= FEWEST_PRODUCTS && !does_more
+    (products >= FEWEST_PRODUCTS && !does_more).then_some(parts)
 }
 
 /// Whether the elements of a value are computed from a projection nearby.
