@@ -72,6 +72,39 @@ fn a_wrong_role_is_seen() {
     }
 }
 
+/// Without the rotations, nothing tells that the input contained positions.
+#[test]
+fn positions_are_read_after_what_told_them_is_gone() {
+    let fixture = Fixture::named("llama-posids/torchscript");
+    let folder = tempfile::tempdir().unwrap();
+    let named = |name: &str| folder.path().join(name).display().to_string();
+    std::fs::write(named("in.onnx"), renamed(&fixture)).unwrap();
+    let swap = [
+        "rewrite",
+        &named("in.onnx"),
+        "-o",
+        &named("out.onnx"),
+        "--to",
+        "sinusoidal",
+    ];
+    let ran = binary::run(swap);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let model = ModelProto::decode(&*std::fs::read(named("out.onnx")).unwrap()).unwrap();
+    let nodes = &model.graph.as_ref().unwrap().node;
+    let is_read = |name: &str| {
+        nodes
+            .iter()
+            .any(|node| node.input.iter().any(|i| i == name))
+    };
+    assert!(is_read("alpha.2"));
+    let ran = binary::run(["verify", &named("out.onnx"), "--provider", "tract"]);
+    assert_eq!(ran.code, 0, "{}", ran.stdout);
+    // Positions that are counted instead would be another model.
+    let given = ["--input-role", "alpha.2=content"];
+    let ran = binary::run(swap.iter().chain(&given));
+    assert_ne!(ran.code, 0);
+}
+
 #[test]
 fn inputs_are_told_by_what_reads_them() {
     let mut compared = 0;

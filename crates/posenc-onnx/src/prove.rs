@@ -31,6 +31,7 @@ pub(crate) mod recorded;
 pub(crate) mod rescaled;
 pub(crate) mod resized;
 pub(crate) mod respelled;
+mod rotations;
 pub(crate) mod run;
 mod sample;
 mod seeded;

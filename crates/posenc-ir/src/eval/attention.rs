@@ -173,6 +173,16 @@ pub(super) fn multi_head(c: &Call<'_>) -> Outputs {
 /// GroupQueryAttention: query (or packed q, k, v), key, value, past key, past value, lengths,
 /// total length. The cache has the total length, or its previous one where that is longer.
 pub(super) fn group_query(c: &Call<'_>) -> Outputs {
+    grouped(c, 6)
+}
+
+/// SparseAttention: the same with the pattern of blocks before the lengths.
+pub(super) fn sparse(c: &Call<'_>) -> Outputs {
+    grouped(c, 7)
+}
+
+/// Queries that share keys; `total` is the input that holds the length with earlier tokens.
+fn grouped(c: &Call<'_>, total: usize) -> Outputs {
     let dtype = c.need(0)?.dtype;
     let (heads, kv_heads) = (heads(c, "num_heads")?, heads(c, "kv_num_heads")?);
     let Some(q) = c.dims(0) else {
@@ -187,7 +197,7 @@ pub(super) fn group_query(c: &Call<'_>) -> Outputs {
     };
     let size = per_head(hidden, parts)?;
     let out = vec![batch, length, product(&[heads, size])?];
-    let total = c.at(6).and_then(Value::scalar_i64);
+    let total = c.at(total).and_then(Value::scalar_i64);
     let present = match (total, past_length(c, 3)?) {
         // The newest keys take the places of the oldest.
         _ if c.flag("sliding_window_cache")? => c.dims(3).map(<[usize]>::to_vec),

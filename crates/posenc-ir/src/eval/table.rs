@@ -239,6 +239,7 @@ const CONTRIB: &[(&str, Kernel)] = &[
         "SkipSimplifiedLayerNormalization",
         normalize::skip_simplified_layer,
     ),
+    ("SparseAttention", attention::sparse),
     ("Trilu", make::trilu),
 ];
 

@@ -33,7 +33,7 @@ pub(crate) fn describe(
     let other_length = matches!((queries, new), (Some(q), Some(k)) if q != k);
     site.cross = !from.shares_inputs(to) || other_length && !one_stream(graph, classes, site);
     let sequences = batch(trace, ports).map(|n| n.max(1));
-    let is_single = sequences.is_some_and(|n| is_one_of(graph, classes, trace, site.scope, n));
+    let is_single = sequences.is_some_and(|n| sees_one(graph, classes, trace, site.scope, n));
     let mut sequences = sequences.map(|n| if is_single { 1 } else { n });
     if site.heads.is_none()
         && let (Some(d), Some(batch)) = (dims(site.query.value), sequences)
@@ -102,7 +102,7 @@ fn batch(trace: &Trace, ports: &Ports) -> Option<usize> {
 }
 
 /// Whether a scope, or one around it, is the body of a `Scan` along content of so many sequences, of which it sees one.
-fn is_one_of(
+fn sees_one(
     graph: &Graph,
     classes: &Classes,
     trace: &Trace,

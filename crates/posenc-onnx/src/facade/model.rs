@@ -190,3 +190,26 @@ impl Model {
         rewrite::plan(&self.model, request, &self.custom).map(Plan::new)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Rescale;
+
+    #[test]
+    fn a_role_in_a_request_counts_more_than_that_of_the_model() {
+        let model = || Model::open("../../fixtures/llama-posids/torchscript/model.onnx").unwrap();
+        let roles = |role| BTreeMap::from([("position_ids".to_owned(), role)]);
+        let content = model().with_input_roles(roles(InputRole::Content)).unwrap();
+        assert_ne!(content.inspect().encodings, model().inspect().encodings);
+        assert!(content.plan(Rescale::linear(2.0)).is_err());
+        let request = Request {
+            input_roles: roles(InputRole::Position),
+            ..Rescale::linear(2.0).into()
+        };
+        assert!(content.plan(request).is_ok());
+        // What is given again replaces what was given before.
+        let again = content.with_input_roles(BTreeMap::new()).unwrap();
+        assert_eq!(again.inspect().encodings, model().inspect().encodings);
+    }
+}

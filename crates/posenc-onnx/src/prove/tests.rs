@@ -251,7 +251,7 @@ fn a_runtime_that_runs_no_rotation_is_named() {
     let both: Vec<Box<dyn Backend>> = vec![Box::new(Evaluator::default()), Box::new(Refusing)];
     let found = detect(&model, &Options::default());
     let each: Vec<&dyn Backend> = both.iter().map(AsRef::as_ref).collect();
-    let (rotations, refused) = verify::rotations(&model, &found, &each).unwrap();
+    let (rotations, refused) = rotations::rotations(&model, &found, &each).unwrap();
     assert_eq!(rotations.checks.len(), 8);
     assert_eq!(refused.len(), 1);
     let report = verify(&model, None, &short(), &both).unwrap();

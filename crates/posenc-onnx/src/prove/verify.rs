@@ -4,17 +4,15 @@ use posenc_ir::{Dim, Model};
 use posenc_runtime::{Backend, Optimization, RuntimeError};
 
 use super::bisect::{Side, bisect};
-use super::bound::Worst;
 use super::decode::decode;
 use super::error::VerifyError;
-use super::expected::{as_inserted, expectations};
 use super::given::Given;
-use super::inserted::{self, Inserted, merge};
+use super::inserted::{self, Inserted};
 use super::lengths;
 use super::options::{Bisect, VerifyOptions};
 use super::recorded::{self, Held};
+use super::rotations::rotations;
 use super::run::{RuntimeTarget, as_backends, targets};
-use super::sites::{Checked, check_rope};
 use super::subject::Subject;
 use super::sweep::{Meaning, Sweep};
 use crate::detect::branches::branches;
@@ -441,68 +439,4 @@ impl WholeRuns<'_> {
         }
         report
     }
-}
-
-/// Rotations in every runtime that runs them, and why others do not.
-pub(super) fn rotations(
-    model: &Model,
-    found: &Found,
-    backends: &[&dyn Backend],
-) -> Result<(Checked, Vec<VerifyError>), VerifyError> {
-    let mut all = Checked {
-        checks: absent(model, found),
-        unchecked: not_read(found).into_iter().collect(),
-    };
-    let mut expected = expectations(model, found)?;
-    as_inserted(model, Options::default().branch, &mut expected);
-    if expected.is_empty() {
-        return Ok((all, vec![]));
-    }
-    let mut refused = vec![];
-    let mut ran = false;
-    for backend in backends {
-        match check_rope(model, found, &expected, *backend) {
-            Ok(rotations) => {
-                merge(&mut all.checks, rotations.checks);
-                for why in rotations.unchecked {
-                    if !all.unchecked.contains(&why) {
-                        all.unchecked.push(why);
-                    }
-                }
-                ran = true;
-            }
-            Err(error @ VerifyError::Runtime { .. }) => refused.push(error),
-            Err(error) => return Err(error),
-        }
-    }
-    if ran || refused.is_empty() {
-        return Ok((all, refused));
-    }
-    Err(refused.swap_remove(0))
-}
-
-/// What was not read as a rotation, and so is compared with no formula.
-fn not_read(found: &Found) -> Option<String> {
-    let first = found.not_rotary.first()?;
-    let site = &found.attention[first.site].name;
-    let others = match found.not_rotary.len() {
-        1 => String::new(),
-        all => format!(" (the first of {all})"),
-    };
-    let why = &first.why;
-    Some(format!(
-        "what depends on positions in {site}{others}, because it was not read as a rotation: {why}"
-    ))
-}
-
-/// A failed check for every site that has a rotation by the record and none in the graph.
-fn absent(model: &Model, found: &Found) -> Vec<SiteCheck> {
-    let recorded = record::record(model).map(|r| r.sites()).unwrap_or_default();
-    let has_none = |site: &usize| found.rotary.iter().all(|r| r.site != *site);
-    let absent = recorded.into_iter().filter(has_none).map(|site| {
-        let name = found.attention.get(site).map(|s| s.name.clone());
-        let name = name.unwrap_or_else(|| format!("attention site {site}"));
-        Worst::default().check(&name, "rotation")
-    });
-    absent.collect()
 }

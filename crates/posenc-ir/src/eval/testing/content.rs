@@ -167,9 +167,31 @@ fn fused_attention_infers_outputs_and_caches() {
         Value::opaque(DType::I32, [2]),
         list(&[6]),
     ];
-    let out = grouped.outputs(3).all(&inputs).unwrap();
-    let got: Vec<_> = out.into_iter().map(|v| v.dims).collect();
-    assert_eq!(got, dims(&[&[2, 1, 32], &[2, 2, 6, 8], &[2, 2, 6, 8]]));
+    let present = |op: Op, inputs: &[Value]| -> Vec<_> {
+        let out = op.outputs(3).all(inputs).unwrap();
+        out.into_iter().map(|v| v.dims).collect()
+    };
+    let want = dims(&[&[2, 1, 32], &[2, 2, 6, 8], &[2, 2, 6, 8]]);
+    assert_eq!(present(grouped.clone(), &inputs), want);
+    // A cache of a window keeps its size.
+    let same = dims(&[&[2, 1, 32], &[2, 2, 5, 8], &[2, 2, 5, 8]]);
+    assert_eq!(
+        present(grouped.int("sliding_window_cache", 1), &inputs),
+        same
+    );
+    // The pattern of blocks is before the lengths.
+    let sparse = contrib("SparseAttention")
+        .int("num_heads", 4)
+        .int("kv_num_heads", 2);
+    let [q, k, v, key, value, lengths, total] = inputs;
+    let blocks = [content(&[1, 3]), content(&[1, 4])];
+    let all = [
+        vec![q, k, v, key, value],
+        blocks.to_vec(),
+        vec![total, lengths],
+    ]
+    .concat();
+    assert_eq!(present(sparse, &all), want);
 
     let heads = contrib("MultiHeadAttention").int("num_heads", 3);
     assert_eq!(heads.why(&[content(&[2, 3, 8])]), Some(Why::Shapes));

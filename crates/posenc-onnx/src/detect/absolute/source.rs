@@ -8,7 +8,7 @@ use rustc_hash::FxHashSet;
 use crate::attention::stream::{Tokens, back};
 use crate::graph::dataflow::Classes;
 use crate::graph::lane::{slice_start, wrap};
-use crate::graph::operators::{is_copy, is_layout};
+use crate::graph::operators::{gather_axis, is_copy, is_layout};
 
 /// A table whose rows are added.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -310,14 +310,9 @@ impl TableSearch<'_> {
         let (data, index) = (node.input(0)?, node.input(1)?);
         let from = self.dims(data)?;
         let at = self.dims(index)?;
-        let name = if node.domain().is_empty() {
-            "axis"
-        } else {
-            "gather_axis"
-        };
         let axis = match node.op() {
             "GatherND" => 0,
-            _ => wrap(node.int(name).ok()?.unwrap_or(0), from.len())?,
+            _ => wrap(gather_axis(node)?, from.len())?,
         };
         // Axes of the output that the index spans.
         let span = match node.op() {

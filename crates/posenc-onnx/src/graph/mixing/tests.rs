@@ -11,7 +11,8 @@ use posenc_ir::eval::{Budget, trace};
 /// A model of this body between embeddings `x` of 6 tokens and `y`.
 fn model(body: &str) -> Model {
     let text = format!(
-        "<ir_version: 9, opset_import: [\"\" : 18, \"com.microsoft\" : 1]>\n\
+        "<ir_version: 9, opset_import: [\"\" : 18, \"com.microsoft\" : 1, \
+         \"com.microsoft.nchwc\" : 1]>\n\
          test (float[batch,sequence,8] x) => (float[] y) {{\n{body}\n}}\n"
     );
     Model::parse(&text).unwrap()
@@ -231,6 +232,33 @@ fn statistics_convolutions_and_recurrences_have_names() {
                 k = ConstantOfShape<value: tensor = float[1] {0.1}>(shape)\n \
                 y = Conv<pads: ints = [1, 1]>(t, k)";
     assert_eq!(found(conv), [("Conv".into(), Mixing::Convolution)]);
+}
+
+#[test]
+fn packed_rows_and_blocks_of_channels_mix_no_tokens_and_a_new_order_may() {
+    let table = "table = Constant<value: tensor = uint8[9,4] {1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4, \
+                 1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4}>()\n \
+                 shape = Constant<value_ints = [9, 1]>()\n \
+                 scales = ConstantOfShape<value: tensor = float[1] {0.1}>(shape)\n \
+                 ids = ArgMax<axis: int = 2, keepdims: int = 0>(x)\n";
+    let rows = |attribute: &str| {
+        format!("{table} y = com.microsoft.GatherBlockQuantized<{attribute}>(table, ids, scales)")
+    };
+    assert_eq!(found(&rows("gather_axis: int = 0")), []);
+    assert_ne!(
+        found(&rows("gather_axis: float = 0.0")),
+        [],
+        "an axis of another type"
+    );
+    let blocked = |last: i64| {
+        format!(
+            "t = Transpose<perm: ints = [0, 2, 1]>(x)\n one = Constant<value_ints = [3]>()\n \
+             u = Unsqueeze(t, one)\n \
+             y = com.microsoft.nchwc.ReorderOutput<channels: int = 8, channels_last: int = {last}>(u)"
+        )
+    };
+    assert_eq!(found(&blocked(0)), []);
+    assert_ne!(found(&blocked(1)), []);
 }
 
 #[test]

@@ -12,8 +12,8 @@ use crate::graph::operators::{bias_slots, is_copy, is_elementwise, is_layout};
 /// positions or sequences.
 pub(super) fn masks_scores(graph: &Graph, value: ValueId) -> bool {
     let mut raw = FxHashSet::from_iter([value]);
-    let mut is_found = false;
-    let acts = reaches(graph, value, |node, at| {
+    let (mut is_found, mut hidden) = (false, vec![]);
+    let acts = reaches(graph, [value], |node, at| {
         let own = node
             .inputs()
             .iter()
@@ -35,11 +35,7 @@ pub(super) fn masks_scores(graph: &Graph, value: ValueId) -> bool {
             return Step::Stop;
         }
         if hides(graph, node, at) || is_chosen_by(graph, node, &raw) {
-            is_found |= node
-                .outputs()
-                .iter()
-                .flatten()
-                .any(|v| reaches_scores(graph, *v));
+            hidden.extend(node.outputs().iter().flatten());
             return Step::Stop;
         }
         if chooses(node, at) {
@@ -48,7 +44,7 @@ pub(super) fn masks_scores(graph: &Graph, value: ValueId) -> bool {
         }
         Step::Stop
     });
-    is_found && !acts
+    !acts && (is_found || reach_scores(graph, hidden))
 }
 
 /// Whether an operator makes numbers of a mask true or false, as large as hides a score, or a running sum.
@@ -96,9 +92,9 @@ fn is_chosen_by(graph: &Graph, node: &Node, values: &FxHashSet<ValueId>) -> bool
     false
 }
 
-/// Whether a value reaches a softmax or the mask of an operator of attention.
-fn reaches_scores(graph: &Graph, value: ValueId) -> bool {
-    reaches(graph, value, |node, at| match (node.domain(), node.op()) {
+/// Whether one of these values reaches a softmax or the mask of an operator of attention.
+fn reach_scores(graph: &Graph, values: Vec<ValueId>) -> bool {
+    reaches(graph, values, |node, at| match (node.domain(), node.op()) {
         ("", "Softmax") => Step::Found,
         _ if is_mask_of(graph, node, at) => Step::Found,
         ("", "And" | "Or" | "Xor" | "Not" | "CumSum") => Step::On,

@@ -6,7 +6,7 @@ use rustc_hash::FxHashSet;
 use super::masks::masks_scores;
 use super::uses::{feeds_sines, is_cache, is_position, picked_tables, picks_factors};
 use super::{Port, Role};
-use crate::graph::operators::{is_copy, is_layout};
+use crate::graph::operators::{gather_axis, is_copy, is_layout};
 use crate::graph::sizes::is_of_sizes_and;
 
 /// Words in the names of token ids.
@@ -30,10 +30,15 @@ const MOST_TYPES: usize = 4;
 /// The fewest rows of a table that may be one of positions: no model takes so few tokens.
 const FEWEST_POSITIONS: usize = 32;
 
+/// Whether the name of an input has one of these words.
+fn is_named(graph: &Graph, value: ValueId, words: &[&str]) -> bool {
+    let name = graph.name(value).to_lowercase();
+    words.iter().any(|word| name.contains(word)) || words == POSITIONS && name == "pos"
+}
+
 /// The role of an input. A name is evidence where it has a word of the field; uses decide for all others.
 pub(crate) fn role(graph: &Graph, value: ValueId, dtype: DType, rank: usize) -> Role {
-    let name = graph.name(value).to_lowercase();
-    let named = |words: &[&str]| words.iter().any(|w| name.contains(w));
+    let named = |words: &[&str]| is_named(graph, value, words);
     if dtype == DType::Bool && rank <= 1 {
         return if named(&["mask"]) {
             Role::Padding
@@ -44,7 +49,7 @@ pub(crate) fn role(graph: &Graph, value: ValueId, dtype: DType, rank: usize) -> 
     if named(MASKS) && rank >= 1 {
         return Role::Padding;
     }
-    let position = named(POSITIONS) || name == "pos";
+    let position = named(POSITIONS);
     if dtype.is_float() && position && rank <= 2 {
         return Role::Positions;
     }
@@ -53,7 +58,7 @@ pub(crate) fn role(graph: &Graph, value: ValueId, dtype: DType, rank: usize) -> 
         return match rank {
             _ if cached => Role::Past,
             // One of more axes, or of queries and keys, may be a bias by position.
-            2 if !is_square(graph, value) && masks_scores(graph, value) => Role::Padding,
+            2 if is_by_key(graph, value) && masks_scores(graph, value) => Role::Padding,
             _ => Role::Content,
         };
     }
@@ -80,26 +85,28 @@ pub(crate) fn role(graph: &Graph, value: ValueId, dtype: DType, rank: usize) -> 
     }
 }
 
-/// Whether an input has two axes of one size, or its last of one element.
-fn is_square(graph: &Graph, value: ValueId) -> bool {
+/// Whether an input of two axes may have a number for each key of a sequence, and has none for pairs of queries and keys.
+fn is_by_key(graph: &Graph, value: ValueId) -> bool {
     match graph.value(value).shape() {
-        Some([a, b]) => a == b && *a != Dim::Unknown || *b == Dim::Known(1),
-        _ => false,
+        Some([a, b]) => (a != b || *a == Dim::Unknown) && *b != Dim::Known(1),
+        _ => true,
     }
 }
 
-/// The rows of each table that an input picks from.
-fn rows(graph: &Graph, value: ValueId) -> Vec<Option<usize>> {
-    let tables = picked_tables(graph, value).into_iter();
-    let rows = |(table, axis): (ValueId, usize)| graph.stored(table)?.dims.get(axis).copied();
-    tables.map(rows).collect()
+/// The rows of each of these tables, by the axis of rows; `None` where they are not stored.
+fn rows<'a>(
+    graph: &'a Graph,
+    tables: &'a [(ValueId, usize)],
+) -> impl Iterator<Item = Option<usize>> + 'a {
+    let rows = |(table, axis): &(ValueId, usize)| graph.stored(*table)?.dims.get(*axis).copied();
+    tables.iter().map(rows)
 }
 
 /// Whether an input picks rows of small tables alone.
 fn are_types(graph: &Graph, value: ValueId) -> bool {
-    let rows = rows(graph, value);
-    let is_small = |rows: &Option<usize>| rows.is_some_and(|n| n <= MOST_TYPES);
-    !rows.is_empty() && rows.iter().all(is_small)
+    let tables = picked_tables(graph, value);
+    let is_small = |rows: Option<usize>| rows.is_some_and(|n| n <= MOST_TYPES);
+    !tables.is_empty() && rows(graph, &tables).all(is_small)
 }
 
 /// Inputs that pick rows of small tables are types beside ids alone; without any, they are the ids.
@@ -112,14 +119,11 @@ pub(super) fn only_ids(graph: &Graph, ports: &mut [Port]) {
     if ports.iter().any(is_content) {
         return;
     }
-    for port in ports
+    let types = ports
         .iter_mut()
-        .filter(|port| port.role == Role::TokenTypes)
-    {
-        let name = graph.name(port.value).to_lowercase();
-        if !TYPES.iter().any(|word| name.contains(word)) {
-            port.role = Role::Tokens;
-        }
+        .filter(|port| port.role == Role::TokenTypes);
+    for port in types.filter(|port| !is_named(graph, port.value, TYPES)) {
+        port.role = Role::Tokens;
     }
 }
 
@@ -130,18 +134,13 @@ pub(super) fn unclear(
     ports: &[Port],
     is_given: impl Fn(&Port) -> bool,
 ) -> Vec<String> {
-    let is_named = |port: &Port| {
-        let name = graph.name(port.value).to_lowercase();
-        TOKENS.iter().any(|word| name.contains(word))
-    };
     let all: Vec<(&Port, Vec<_>)> = ports
         .iter()
         .filter(|port| matches!(port.role, Role::Tokens | Role::Content))
         .map(|port| (port, picked_tables(graph, port.value)))
         .collect();
-    let may_be_positions = |port: &Port| {
-        let enough = |rows: &Option<usize>| rows.is_none_or(|n| n >= FEWEST_POSITIONS);
-        rows(graph, port.value).iter().any(enough)
+    let may_be_positions = |tables: &[(ValueId, usize)]| {
+        rows(graph, tables).any(|rows| rows.is_none_or(|n| n >= FEWEST_POSITIONS))
     };
     let is_unclear = |(port, own): &&(&Port, Vec<(ValueId, usize)>)| {
         // Ids of another sequence share their table, and one number of each sequence is no position.
@@ -154,9 +153,9 @@ pub(super) fn unclear(
             other.value != port.value && is_content && is_apart && !is_of_sequences
         };
         port.role == Role::Tokens
-            && !is_named(port)
+            && !is_named(graph, port.value, TOKENS)
             && !is_given(port)
-            && may_be_positions(port)
+            && may_be_positions(own)
             && all.iter().any(is_rival)
     };
     let said = |(port, _): &(&Port, Vec<_>)| {
@@ -171,22 +170,18 @@ pub(super) fn unclear(
 
 /// Whether what reads a mask or positions tells that they are, and their name does not.
 pub(super) fn is_told_by_use(graph: &Graph, port: &Port) -> bool {
-    let name = graph.name(port.value).to_lowercase();
-    let words = match port.role {
-        Role::Positions => POSITIONS,
-        Role::Padding => MASKS,
-        _ => return false,
-    };
-    name != "pos" && !words.iter().any(|word| name.contains(word))
+    match port.role {
+        Role::Positions => !is_named(graph, port.value, POSITIONS),
+        Role::Padding => !is_named(graph, port.value, MASKS),
+        _ => false,
+    }
 }
 
 /// Whether an input contains the time step of each token: integers, by the name. One number for a
 /// whole sequence is the step of a process, as in diffusion.
 pub(crate) fn contains_time_steps(graph: &Graph, port: &Port) -> bool {
-    let name = graph.name(port.value).to_lowercase();
-    let says = ["timestep", "time_step"];
     let each = port.dims.len() == 2 && port.dims[1] != Dim::Known(1);
-    port.dtype.is_int() && each && says.iter().any(|word| name.contains(word))
+    port.dtype.is_int() && each && is_named(graph, port.value, &["timestep", "time_step"])
 }
 
 /// Whether every use of the value compares it with a range, or tells a recurrence where to end: with
@@ -278,8 +273,7 @@ fn has_rows_by_place(graph: &Graph, ports: &[Port], value: ValueId) -> bool {
     };
     let picks = |at: &posenc_ir::Use| {
         let node = graph.node(at.node);
-        let first = node.int("axis").ok().flatten().unwrap_or(0) == 0;
-        let rows = node.is("Gather") && at.slot() == 0 && first;
+        let rows = node.is("Gather") && at.slot() == 0 && gather_axis(node) == Some(0);
         rows && node
             .input(1)
             .is_some_and(|index| is_of_sizes_and(graph, index, is_position))

@@ -9,6 +9,9 @@ use crate::graph::operators::{cache_slots, gather_axis, is_copy, is_layout, is_p
 /// Nodes to look at behind a factor for a projection.
 const MOST: usize = 256;
 
+/// Nodes between an operator and what is computed closely behind it.
+const FEW: usize = 16;
+
 /// What a walk does at an operator.
 pub(super) enum Step {
     /// It ends: this is what it looks for.
@@ -19,13 +22,13 @@ pub(super) enum Step {
     Stop,
 }
 
-/// Whether a walk from a value finds what it looks for.
+/// Whether a walk from these values finds what it looks for.
 pub(super) fn reaches(
     graph: &Graph,
-    value: ValueId,
+    from: impl IntoIterator<Item = ValueId>,
     mut step: impl FnMut(&Node, &Use) -> Step,
 ) -> bool {
-    let (mut stack, mut seen) = (vec![value], FxHashSet::default());
+    let (mut stack, mut seen) = (Vec::from_iter(from), FxHashSet::default());
     while let Some(value) = stack.pop() {
         for at in graph.uses(value) {
             let node = graph.node(at.node);
@@ -57,6 +60,7 @@ fn indexes(graph: &Graph, node: &Node, at: &Use) -> bool {
             }
 }
 
+/// Whether all other inputs of a node are constants.
 pub(super) fn is_beside_constants(graph: &Graph, node: &Node, at: &Use) -> bool {
     let mut others = (0..node.inputs().len()).filter(|slot| *slot != at.slot());
     let is_stored = |other| graph.stored(other).is_some();
@@ -66,7 +70,7 @@ pub(super) fn is_beside_constants(graph: &Graph, node: &Node, at: &Use) -> bool 
 /// The tables of learned or quantized numbers that a value picks rows of, with the axis of rows.
 pub(super) fn picked_tables(graph: &Graph, value: ValueId) -> Vec<(ValueId, usize)> {
     let mut all = vec![];
-    reaches(graph, value, |node, at| match picked(graph, node, at) {
+    reaches(graph, [value], |node, at| match picked(graph, node, at) {
         Some(table) => {
             all.push(table);
             Step::Stop
@@ -94,9 +98,12 @@ fn picked(graph: &Graph, node: &Node, at: &Use) -> Option<(ValueId, usize)> {
     (dtype.is_float() || small.contains(&dtype)).then_some((table, wrap(axis, rank)?))
 }
 
-/// Whether an operator is before a value, through arithmetic with constants and changes of shape.
+/// Whether an operator is closely before a value, through sums, casts and changes of shape.
 pub(super) fn has_before(graph: &Graph, mut value: ValueId, op: &str) -> bool {
-    while let Some((id, _)) = graph.producer(value) {
+    for _ in 0..FEW {
+        let Some((id, _)) = graph.producer(value) else {
+            return false;
+        };
         let node = graph.node(id);
         let passes = matches!(
             node.op(),
@@ -114,25 +121,27 @@ pub(super) fn has_before(graph: &Graph, mut value: ValueId, op: &str) -> bool {
 /// Whether angles are computed from the value: it reaches a sine or cosine through casts, changes
 /// of shape and arithmetic, and is no index on that path. Other operators end the search.
 pub(super) fn feeds_sines(graph: &Graph, value: ValueId) -> bool {
-    reaches(graph, value, |node, at| match (node.domain(), node.op()) {
-        ("", "Sin" | "Cos") => Step::Found,
-        // A mask sets positions that are counted from it to zero.
-        ("", "Mul") => {
-            let other = node.input(1 - at.slot());
-            match other.is_some_and(|other| has_before(graph, other, "CumSum")) {
-                true => Step::Stop,
-                false => Step::On,
+    reaches(graph, [value], |node, at| {
+        match (node.domain(), node.op()) {
+            ("", "Sin" | "Cos") => Step::Found,
+            // A mask sets positions that are counted from it to zero.
+            ("", "Mul") => {
+                let other = node.input(1 - at.slot());
+                match other.is_some_and(|other| has_before(graph, other, "CumSum")) {
+                    true => Step::Stop,
+                    false => Step::On,
+                }
             }
+            ("", "Add" | "Sub" | "Div" | "MatMul" | "Einsum" | "Concat") => Step::On,
+            _ if moves(node, at) => Step::On,
+            _ => Step::Stop,
         }
-        ("", "Add" | "Sub" | "Div" | "MatMul" | "Einsum" | "Concat") => Step::On,
-        _ if moves(node, at) => Step::On,
-        _ => Step::Stop,
     })
 }
 
 /// Whether an operator takes the value as positions.
 pub(super) fn is_position(graph: &Graph, value: ValueId) -> bool {
-    reaches(graph, value, |node, at| {
+    reaches(graph, [value], |node, at| {
         match (node.domain(), node.op(), at.slot()) {
             ("com.microsoft", "RotaryEmbedding" | "MRotaryEmbedding", 1)
             | ("com.microsoft", "GroupQueryAttention", 9)
@@ -147,25 +156,26 @@ pub(super) fn is_position(graph: &Graph, value: ValueId) -> bool {
 /// Whether all rows that the value picks are angles, or cosines and sines: rows of two tables, or the halves of
 /// those of one, that multiply several of what weights have made and do nothing else.
 pub(super) fn picks_factors(graph: &Graph, value: ValueId) -> bool {
-    let (mut factors, mut others) = (0, 0);
-    reaches(graph, value, |node, at| {
+    let mut factors = 0;
+    let picks_others = reaches(graph, [value], |node, at| {
         match (node.domain(), node.op(), at.slot(), node.output(0)) {
             ("", "Gather" | "GatherND" | "GatherElements", 1, Some(rows)) => {
-                match scale_content(graph, rows) {
-                    _ if feeds_sines(graph, rows) => factors += 2,
-                    Some(parts) => factors += parts,
-                    None => others += 1,
+                let parts = match feeds_sines(graph, rows) {
+                    true => Some(2),
+                    false => scale_content(graph, rows),
+                };
+                factors += parts.unwrap_or_default();
+                match parts {
+                    Some(_) => Step::Stop,
+                    None => Step::Found,
                 }
-                Step::Stop
             }
+            _ if picked(graph, node, at).is_some() => Step::Found,
             _ if indexes(graph, node, at) => Step::On,
-            _ => {
-                others += usize::from(picked(graph, node, at).is_some());
-                Step::Stop
-            }
+            _ => Step::Stop,
         }
     });
-    factors > 1 && others == 0
+    factors > 1 && !picks_others
 }
 
 /// The fewest products of cosines, with the queries and the keys.
@@ -174,7 +184,7 @@ const FEWEST_PRODUCTS: usize = 2;
 /// In how many parts rows of a table multiply several of what weights have made; `None` where they do something else.
 fn scale_content(graph: &Graph, rows: ValueId) -> Option<usize> {
     let (mut products, mut parts) = (0, 1);
-    let does_more = reaches(graph, rows, |node, at| match (node.domain(), node.op()) {
+    let does_more = reaches(graph, [rows], |node, at| match (node.domain(), node.op()) {
         ("" | "com.microsoft", "RotaryEmbedding") if at.slot() > 0 => {
             products += FEWEST_PRODUCTS;
             Step::Stop

@@ -454,3 +454,21 @@ fn causal_scores(s: &mut Sketch, x: &str) -> (String, String) {
     let scores = s.op("Where", &[&is_later, &masked, &scores]);
     (scores, v)
 }
+
+#[test]
+fn products_of_packed_weights_are_coarse_where_they_round_what_they_multiply() {
+    let coarse = |level: i64| {
+        let mut s = Sketch::default();
+        let x = s.embedded();
+        let (w, scales) = (s.weights(&[4, 1, 16]), s.weights(&[4]));
+        let attrs = [
+            ("K", A::Int(24)),
+            ("N", A::Int(4)),
+            ("accuracy_level", A::Int(level)),
+        ];
+        let y = s.with("ms.MatMulNBits", &[&x, &w, &scales], &attrs);
+        super::coarse(s.model(17, &[&y]).graph())
+    };
+    assert_eq!([0, 1, 2, 3].map(coarse), [0.0; 4]);
+    assert_eq!(coarse(4), super::COARSE);
+}
