@@ -9,6 +9,7 @@ mod form;
 mod fuzz;
 mod grouped;
 mod inspect;
+mod layout;
 mod logits;
 mod minimal_diff;
 mod planted;

@@ -29,13 +29,13 @@ const EXPORTS: [(&str, &str); 9] = [
 ];
 
 /// What `rewrite` makes of a model, and its report.
-struct Made {
+pub(crate) struct Made {
     folder: TempDir,
-    report: Value,
+    pub(crate) report: Value,
 }
 
 impl Made {
-    fn model(&self) -> PathBuf {
+    pub(crate) fn model(&self) -> PathBuf {
         self.folder.path().join("out.onnx")
     }
 
@@ -51,7 +51,7 @@ impl Made {
     }
 }
 
-fn made(model: &Path, flags: &[&str]) -> Made {
+pub(crate) fn made(model: &Path, flags: &[&str]) -> Made {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out.onnx").display().to_string();
     let model = model.display().to_string();
@@ -73,7 +73,7 @@ fn written(config: &Value) -> (TempDir, String) {
 }
 
 /// The largest difference from PyTorch over all runs.
-fn far(backend: &dyn Backend, model: &Path, runs: &[fixture::Run]) -> f64 {
+pub(crate) fn far(backend: &dyn Backend, model: &Path, runs: &[fixture::Run]) -> f64 {
     let mut session = load(backend, model);
     let each = runs.iter().map(|run| {
         let got = logits(&mut *session, &run.inputs).unwrap();
@@ -82,7 +82,7 @@ fn far(backend: &dyn Backend, model: &Path, runs: &[fixture::Run]) -> f64 {
     each.fold(0.0, f64::max)
 }
 
-fn tolerance(fixture: &Fixture) -> f64 {
+pub(crate) fn tolerance(fixture: &Fixture) -> f64 {
     match fixture.exporter == "fp16" {
         true => HALF_TOLERANCE,
         false => TOLERANCE,

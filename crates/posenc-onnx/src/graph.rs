@@ -13,6 +13,7 @@ pub(crate) mod ports;
 pub(crate) mod product;
 pub(crate) mod reduction;
 pub(crate) mod region;
+pub(crate) mod reorder;
 pub(crate) mod signature;
 pub(crate) mod sizes;
 #[cfg(test)]

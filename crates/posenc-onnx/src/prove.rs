@@ -25,6 +25,7 @@ pub(crate) mod inserted;
 pub(crate) mod invariants;
 mod lengths;
 mod measure;
+mod moved;
 pub(crate) mod options;
 pub(crate) mod readback;
 pub(crate) mod recorded;

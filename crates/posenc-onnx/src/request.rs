@@ -128,16 +128,21 @@ impl Request {
         *self == only
     }
 
-    /// Whether nothing but the form of rotations changes, as a form or a runtime wants it, and perhaps the order
-    /// of nodes.
+    /// Whether nothing but the form of rotations changes, or which features rotate together: as a form, a layout or
+    /// a runtime wants it, and perhaps the order of nodes.
     pub(crate) fn is_only_form(&self) -> bool {
         let allowances = Allowances {
             sort: self.allowances.sort,
             allow_unread: self.allowances.allow_unread,
             ..Allowances::default()
         };
+        let parameters = Parameters {
+            layout: self.parameters.layout,
+            ..Parameters::default()
+        };
         let only = Self {
             form: self.form,
+            parameters,
             layers: self.layers.clone(),
             stack: self.stack,
             target: self.target,
@@ -146,8 +151,14 @@ impl Request {
             allowances,
             ..Self::default()
         };
-        let is_given = self.form.is_some() || self.target.is_some();
+        let is_layout = self.parameters.layout.is_some();
+        let is_given = self.form.is_some() || self.target.is_some() || is_layout;
         is_given && *self == only
+    }
+
+    /// The layout that rotations get with their features in another order, so that they compute the same.
+    pub(crate) fn layout(&self) -> Option<Layout> {
+        self.parameters.layout.filter(|_| self.is_only_form())
     }
 }
 

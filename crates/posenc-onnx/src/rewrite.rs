@@ -7,6 +7,7 @@
 pub(crate) mod again;
 mod exact;
 pub(crate) mod form;
+mod layout;
 mod open;
 mod open_length;
 mod rescale;
@@ -182,20 +183,31 @@ impl Planned<'_> {
         let request = self.request.clone();
         let spellings = self.spellings();
         let options = (self.branches.len() == 1).then(|| self.branches[0].options.clone());
+        let each = self.branches.iter().map(|branch| branch.options.clone());
+        let each: Vec<Options> = each.collect();
         let recorded = recorded_original(self.input());
         let recorded = recorded.map(|(length, _)| length);
         let told = Told::of(&self.change, &self.branches, &self.request, recorded);
         let mut done = self.edit().map_err(RewriteError::of_edit)?;
+        let mut relaid = None;
+        if let Some(layout) = request.layout() {
+            (done, relaid) = layout::apply(done, options.as_ref(), &request, layout)
+                .map_err(RewriteError::of_edit)?;
+        }
         let found = std::iter::once(&done.found).chain(&done.other_branches);
         if let Some(wanted) = target::wanted(&request, &done.model, found) {
-            done = form::apply(done, options.as_ref(), &request, wanted)
-                .map_err(RewriteError::of_edit)?;
+            done = form::apply(done, &each, &request, wanted).map_err(RewriteError::of_edit)?;
         }
         done.told = told;
         if let Some(left_out) = left_out {
             left_out.tell(&mut done);
         }
-        done.respelled = spellings.filter(|_| !done.report.edits.is_empty());
+        let is_changed = !done.report.edits.is_empty();
+        done.respelled = spellings
+            .into_iter()
+            .filter(|_| is_changed)
+            .chain(relaid)
+            .collect();
         if done.report.edits.is_empty() {
             let read = std::mem::replace(&mut done.model, model.clone());
             done.flat = is_other.then_some(read);
@@ -237,7 +249,7 @@ impl Planned<'_> {
     }
 
     /// The model as it was read, and as it is edited, where these differ and compute the same.
-    fn spellings(&self) -> Option<Box<Respelled>> {
+    fn spellings(&self) -> Option<Respelled> {
         let input = self.plain.as_ref().filter(|_| self.opened.is_none());
         let edited = self.opened.as_ref().map(|own| &own.model).or(input)?;
         let (of, found) = match &self.opened {
@@ -246,11 +258,12 @@ impl Planned<'_> {
             None => (edited, &self.branches[0].found),
         };
         let read = self.flat.as_ref().unwrap_or(self.model);
-        Some(Box::new(Respelled {
+        Some(Respelled {
             models: [read.clone(), edited.clone()],
             of: of.clone(),
             found: found.clone(),
-        }))
+            moved: vec![],
+        })
     }
 
     fn edit(self) -> Result<Rewritten, RewriteError> {

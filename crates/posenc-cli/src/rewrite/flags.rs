@@ -117,7 +117,8 @@ fn form() -> impl clap::builder::TypedValueParser<Value = FormWish> {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Table and bias parameters")]
 struct TableArgs {
-    /// Pairs of RoPE, or the order within a sinusoidal row
+    /// Pairs of RoPE, or the order within a sinusoidal row; given alone, weights follow the pairs and the model
+    /// computes the same
     #[arg(long, value_name = "LAYOUT", value_parser = value::word::<Layout>())]
     layout: Option<Layout>,
 

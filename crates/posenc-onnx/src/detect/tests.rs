@@ -18,6 +18,7 @@ mod order;
 mod paged;
 mod partial;
 mod refused;
+mod relaid;
 mod rounded;
 mod scans;
 mod selected;

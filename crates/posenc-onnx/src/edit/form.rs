@@ -7,6 +7,7 @@ mod counted;
 mod fused;
 mod operators;
 mod rotate;
+mod turned;
 mod waves;
 
 use std::collections::BTreeSet;
@@ -61,29 +62,8 @@ pub(crate) fn reform(
         return Err(context.refuse(found.rotary[*first].node, why));
     }
     let mut out = graph.emitter(graph.main(), "posenc_form");
-    let mut writer = Writer {
-        context,
-        form,
-        waves: Waves::new(context),
-        rotated: Rotated::new(context, form),
-        replacements: Replacements::new(context),
-        done: BTreeSet::new(),
-    };
-    let mut order: FxHashMap<NodeId, usize> = FxHashMap::default();
-    for (place, id) in graph.order(graph.main())?.into_iter().enumerate() {
-        order.insert(id, place);
-    }
     let parts = sites.iter().flat_map(|at| Part::of(&found.rotary[*at]));
-    let mut parts: Vec<Part<'_>> = parts.collect();
-    // A replacement is final before a later one refers to it.
-    parts.sort_by_key(|part| part.node(context).and_then(|id| order.get(&id)).copied());
-    for part in parts {
-        match part {
-            Part::Side(side) => writer.side(&mut out, side)?,
-            Part::Within(site) => writer.within(&mut out, site)?,
-        }
-    }
-    writer.replacements.apply(&mut out)?;
+    write(context, &mut out, form, None, parts.collect())?;
     let mut model = context.model.clone();
     if form == Form::Contrib {
         model.import_opset(CONTRIB, 1);
@@ -96,13 +76,49 @@ pub(crate) fn reform(
     }))
 }
 
+/// Writes parts in a form, in their layout or in another.
+pub(super) fn write(
+    context: &Context<'_>,
+    out: &mut Emitter<'_>,
+    form: Form,
+    layout: Option<Layout>,
+    mut parts: Vec<Part<'_>>,
+) -> Result<(), RewriteError> {
+    let graph = context.graph();
+    let mut writer = Writer {
+        context,
+        form,
+        layout,
+        waves: Waves::new(context),
+        rotated: Rotated::new(context, form),
+        replacements: Replacements::new(context),
+        done: BTreeSet::new(),
+    };
+    let mut order: FxHashMap<NodeId, usize> = FxHashMap::default();
+    for (place, id) in graph.order(graph.main())?.into_iter().enumerate() {
+        order.insert(id, place);
+    }
+    // A replacement is final before a later one refers to it.
+    parts.sort_by_key(|part| part.node(context).and_then(|id| order.get(&id)).copied());
+    for part in parts {
+        match part {
+            Part::Side(side) => writer.side(out, side)?,
+            Part::Within(site) => writer.within(out, site)?,
+            Part::Turned(id, layout) => writer.turned(out, id, layout)?,
+        }
+    }
+    writer.replacements.apply(out)
+}
+
 /// What is replaced at once.
 #[derive(Clone, Copy, Debug)]
-enum Part<'a> {
+pub(super) enum Part<'a> {
     /// The rotation of queries or of keys.
     Side(&'a RotaryOperand),
     /// The operator of attention that rotates both.
     Within(&'a RotarySite),
+    /// An operator that rotates, which gets a layout.
+    Turned(NodeId, Layout),
 }
 
 impl<'a> Part<'a> {
@@ -118,6 +134,7 @@ impl<'a> Part<'a> {
         match self {
             Self::Side(side) => Some(context.graph().producer(side.region.output)?.0),
             Self::Within(site) => Some(context.site(site.site).node),
+            Self::Turned(id, _) => Some(id),
         }
     }
 }
@@ -133,6 +150,8 @@ fn unsupported(context: &Context<'_>, node: NodeId, why: String) -> RewriteError
 struct Writer<'a> {
     context: &'a Context<'a>,
     form: Form,
+    /// The layout that rotations get; `None` where they keep theirs.
+    layout: Option<Layout>,
     waves: Waves<'a>,
     rotated: Rotated<'a>,
     replacements: Replacements<'a>,
@@ -166,7 +185,7 @@ impl Writer<'_> {
         };
         let x = Unrotated {
             value: x,
-            layout,
+            layout: self.layout.unwrap_or(layout),
             heads: None,
         };
         let y = self.rotate(out, (side, node), x, &waves)?;

@@ -17,6 +17,7 @@ use crate::record::record;
 use crate::rewrite::form::name;
 use crate::rewrite::{Planned, describe};
 use posenc_encodings::inferred::{self, Inferred};
+use posenc_encodings::kind::Layout;
 
 /// What a request changes in a model. Nothing is edited before [`apply`](Self::apply).
 ///
@@ -226,25 +227,50 @@ fn rescaled(planned: &Planned<'_>, found: &Found, plan: &rescale::Plan) -> Vec<P
 fn reformed(planned: &Planned<'_>, found: &Found) -> Vec<PlannedEdit> {
     let entries = inspect_encodings(planned.input(), found);
     let request = &planned.request;
-    let Some(wanted) = planned.form() else {
-        return vec![];
+    let wanted = planned.form();
+    let form = |site: &RotarySite| {
+        let wanted = wanted.filter(|own| own.covers(request, &found.attention[site.site]))?;
+        (site.form != wanted.form).then_some(wanted.form)
     };
-    let form = wanted.form;
-    let is_other = |site: &&RotarySite| {
-        site.form != form && wanted.covers(request, &found.attention[site.site])
+    let layout = |site: &RotarySite| {
+        let own = site.query.rotation.rope.layout;
+        let layout = request.layout().filter(|layout| own != Some(*layout));
+        layout.filter(|_| request.covers(&found.attention[site.site]))
     };
     let edit = |site: &RotarySite| {
+        let (form, layout) = (form(site), layout(site));
+        if form.is_none() && layout.is_none() {
+            return None;
+        }
         let described = describe(found, &entries, site.site);
         let [mut from, mut to] = [described.clone(), described];
-        name(&mut from, site.form);
-        name(&mut to, form);
-        PlannedEdit {
+        if let Some(form) = form {
+            name(&mut from, site.form);
+            name(&mut to, form);
+        }
+        if let Some(layout) = layout {
+            relaid(&mut to, layout);
+        }
+        Some(PlannedEdit {
             site: found.attention[site.site].name.clone(),
             from,
             to,
-        }
+        })
     };
-    found.rotary.iter().filter(is_other).map(edit).collect()
+    found.rotary.iter().filter_map(edit).collect()
+}
+
+/// Names the layout of the rotation in a description.
+fn relaid(described: &mut Value, layout: Layout) {
+    match described {
+        Value::Array(all) => {
+            for one in all.iter_mut().filter(|one| one["kind"] == "rope") {
+                one["params"]["layout"] = json!(layout);
+            }
+        }
+        Value::Object(_) => described["params"]["layout"] = json!(layout),
+        _ => {}
+    }
 }
 
 /// The sites that get another encoding.

@@ -271,15 +271,15 @@ impl Rewritten {
     }
 
     /// Whether operators of the model were replaced by others that compute the same, so that it
-    /// could be read.
+    /// could be read, or features of queries and keys were put in another order.
     ///
     /// The example of [`respelling`](Self::respelling) calls it.
     pub fn is_respelled(&self) -> bool {
-        self.0.respelled.is_some()
+        !self.0.respelled.is_empty()
     }
 
     /// Runs the model with its own operators and with those that replaced them, before anything else
-    /// is edited, and compares the outputs.
+    /// is edited, and with features of queries and keys in both orders, and compares the outputs.
     ///
     /// # Errors
     /// When the runtime is absent or refuses one of them. A difference is no error here; see
@@ -295,16 +295,15 @@ impl Rewritten {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn respelling(&self, backend: &dyn Backend) -> Result<Verification, VerifyError> {
-        let checks = match &self.0.respelled {
-            Some(own) => {
-                let context = Context {
-                    model: &own.of,
-                    found: &own.found,
-                };
-                respelled::check(own.models.each_ref(), &context, backend)?
-            }
-            None => vec![],
-        };
+        let mut checks = vec![];
+        for own in &self.0.respelled {
+            let context = Context {
+                model: &own.of,
+                found: &own.found,
+            };
+            let models = own.models.each_ref();
+            checks.extend(respelled::check(models, &context, &own.moved, backend)?);
+        }
         Ok(Verification {
             checks,
             is_expected: false,

@@ -249,17 +249,14 @@ impl<'a> Planner<'a> {
         let rotary_dim = p.rotary_dim.unwrap_or(now.rotary_dim);
         let spans_head = matches!(scale, ScaleType::Law(law) if law.facts().spans_head);
         let other = if rotary_dim != now.rotary_dim && !spans_head {
-            Some("rotary width")
+            Some("with another rotary width is not supported yet")
         } else if p.layout.is_some() && p.layout != now.layout {
-            Some("layout")
+            Some("keeps the layout of the pairs; give `layout` alone first")
         } else {
             None
         };
         if let Some(what) = other {
-            let why = format!(
-                "{}: a rescale with another {what} is not supported yet",
-                place()
-            );
+            let why = format!("{}: a rescale {what}", place());
             return Err(Refusal::unsupported(why).into());
         }
         let rope = Rope::new(theta, rotary_dim, now.head_dim)

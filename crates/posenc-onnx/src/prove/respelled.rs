@@ -2,31 +2,39 @@
 //! output is compared.
 
 use posenc_ir::{DType, Model, Tensor};
-use posenc_runtime::{Backend, Optimization, Session};
+use posenc_runtime::feeds::Random;
+use posenc_runtime::{Backend, Optimization};
 
 use super::VerifyError;
 use super::caches::unfilled;
 use super::compare::compare_values;
 use super::feeds::{Padding, feeds};
+use super::moved::{in_order, ordered};
 use super::run::{Outputs, Source, load, run};
 use super::seeded::seeded;
 use super::subject::{coarsest, is_quantized};
 use super::tolerance::Tolerance;
 use crate::detect::context::Context;
 use crate::graph::ports::Lengths;
+use crate::graph::reorder::Order;
 use crate::report::SiteCheck;
 
 /// How messages name the models.
 const MODEL: &str = "the model in another spelling";
 
+/// Where random numbers start.
+const SEED: u64 = 7;
+
 /// Compares the outputs of a model and of the same in another spelling at two lengths, the second with
-/// padding where there are several sequences. `of` takes what both take.
+/// padding where there are several sequences. `of` takes what both take. The second has the inputs and outputs
+/// `moved` in another order.
 ///
 /// # Errors
 /// When the runtime does not run them.
 pub(crate) fn check(
     [model, plain]: [&Model; 2],
     of: &Context<'_>,
+    moved: &[(String, Order)],
     backend: &dyn Backend,
 ) -> Result<Vec<SiteCheck>, VerifyError> {
     // A fault of an optimizer is none of the model's. Quantized operators in two spellings round alike
@@ -64,10 +72,11 @@ pub(crate) fn check(
         (found.ports.fit(longer), Padding::Right),
     ];
     let mut run_both = |at, padding| -> Result<[Outputs; 2], VerifyError> {
-        let feeds = feeds(of.graph(), &ports, at, padding)?;
+        let own = feeds(of.graph(), &ports, at, padding)?;
+        let [own, other] = feeds_of_both(own, moved)?;
         let [first, second] = &mut sessions;
-        let run = |session: &mut Box<dyn Session>| run(&mut **session, &feeds, MODEL);
-        Ok([run(first)?, run(second)?])
+        let first = run(&mut **first, &own, MODEL)?;
+        Ok([in_order(first, moved)?, run(&mut **second, &other, MODEL)?])
     };
     for (at, padding) in runs {
         let alone = ports.alone(at);
@@ -83,6 +92,28 @@ pub(crate) fn check(
         }
     }
     Ok(checks)
+}
+
+/// Feeds of both models. What has another order in the second is random.
+fn feeds_of_both(
+    feeds: Vec<(String, Tensor)>,
+    moved: &[(String, Order)],
+) -> Result<[Vec<(String, Tensor)>; 2], VerifyError> {
+    let mut random = Random::new(SEED);
+    let (mut own, mut other) = (vec![], vec![]);
+    for (name, tensor) in feeds {
+        let order = moved.iter().find(|(moved, _)| *moved == name);
+        let Some((_, order)) = order else {
+            own.push((name.clone(), tensor.clone()));
+            other.push((name, tensor));
+            continue;
+        };
+        let numbers = random.tensor(tensor.dtype(), tensor.dims(), -1.0, 1.0);
+        let tensor = numbers.unwrap_or(tensor);
+        other.push((name.clone(), ordered(order, &tensor, &name)?));
+        own.push((name, tensor));
+    }
+    Ok([own, other])
 }
 
 /// Compares an output of a model whose coarsest type this is. What is no number in both is equal, as
@@ -129,7 +160,7 @@ mod tests {
                 model: &other,
                 found: &found,
             };
-            let checks = check([&model, &other], &of, &Evaluator::default()).unwrap();
+            let checks = check([&model, &other], &of, &[], &Evaluator::default()).unwrap();
             assert_eq!(checks.len(), 2, "two lengths");
             assert!(
                 checks.iter().all(|check| check.ok == is_equal),

@@ -9,10 +9,12 @@ use super::VerifyError;
 use super::caches::unfilled;
 use super::compare::{Difference, compare};
 use super::feeds::{Padding, feeds, is_padding};
+use super::moved::in_order;
 use super::run::{Outputs, RuntimeTarget, on_or_off, run};
 use super::subject::Subject;
 use super::tolerance::Tolerance;
 use crate::graph::ports::{Lengths, place};
+use crate::graph::reorder::Order;
 use crate::report::Run;
 
 /// Whole runs of one model, compared with another model in the same runtime or, without one, with
@@ -21,6 +23,8 @@ use crate::report::Run;
 pub(crate) struct Sweep<'a> {
     subject: &'a Subject<'a>,
     other: Option<&'a Subject<'a>>,
+    /// What the other has in another order.
+    moved: &'a [(String, Order)],
     lengths: &'a [Lengths],
     meaning: Meaning,
     /// The outputs of the first run, per length.
@@ -43,13 +47,14 @@ pub(crate) enum Meaning {
 impl<'a> Sweep<'a> {
     pub(crate) fn new(
         subject: &'a Subject<'a>,
-        other: Option<&'a Subject<'a>>,
+        (other, moved): (Option<&'a Subject<'a>>, &'a [(String, Order)]),
         lengths: &'a [Lengths],
         meaning: Meaning,
     ) -> Self {
         Self {
             subject,
             other,
+            moved,
             lengths,
             meaning,
             first: vec![],
@@ -82,7 +87,7 @@ impl<'a> Sweep<'a> {
                         let fed = same_or_own(&fed, self::fed(other, *at)?);
                         let mut want = run(session.as_mut(), &fed, &site)?;
                         leave_unfilled(&mut want, other, *at);
-                        Some(want)
+                        Some(in_order(want, self.moved)?)
                     }
                     _ => self.first.get(i).or(first.get(i)).cloned(),
                 };

@@ -18,6 +18,7 @@ use super::sweep::{Meaning, Sweep};
 use crate::detect::branches::branches;
 use crate::detect::{Found, Options, detect};
 use crate::graph::ports::Lengths;
+use crate::graph::reorder::Order;
 use crate::record::{self, asked, written};
 use crate::report::{Run, SiteCheck, Verify};
 use crate::request::roles;
@@ -32,6 +33,8 @@ pub(crate) struct Rest {
     pub(crate) held: Held,
     /// What was not compared, with the reason.
     pub(crate) unchecked: Vec<String>,
+    /// The inputs and outputs that the original has in another order, with the order that they got.
+    pub(crate) moved: Vec<(String, Order)>,
 }
 
 /// Proves a model: its rotations and what was inserted against the formula, the graph against its
@@ -60,13 +63,15 @@ pub(crate) fn verify_with(
     let targets = targets(options, backends)?;
     let placed = as_backends(&targets);
     let mut records = held(&given, other.as_ref(), options, &placed, rest.is_some())?;
+    let mut moved = vec![];
     if let Some(rest) = rest {
         records.add(rest.held);
         records.unchecked.extend(rest.unchecked);
+        moved = rest.moved;
     }
     let is_broken = records.checks.iter().any(|check| !check.ok);
     let other = other.map(|other| other.model);
-    let mut report = match computed(&given, other, options, &targets, meaning) {
+    let mut report = match computed(&given, (other, &moved), options, &targets, meaning) {
         Ok(report) => report,
         // What differs from the record is a result, whether a runtime runs it or not.
         Err(error) if is_broken => {
@@ -106,10 +111,11 @@ fn is_only_form(model: &Model) -> bool {
     asked.is_some_and(|asked| asked.request.is_only_form())
 }
 
-/// Rotations against their formula, and whole runs.
+/// Rotations against their formula, and whole runs. The other model has the inputs and outputs `moved` in another
+/// order.
 fn computed(
     given: &Given<'_>,
-    other: Option<&Model>,
+    (other, moved): (Option<&Model>, &[(String, Order)]),
     options: &VerifyOptions,
     targets: &[RuntimeTarget<'_>],
     meaning: Meaning,
@@ -135,6 +141,7 @@ fn computed(
     let of = |lengths| Comparison {
         subject: &subject,
         other: other.as_ref(),
+        moved,
         lengths,
         options,
         meaning,
@@ -309,6 +316,8 @@ fn held(
 struct Comparison<'a> {
     subject: &'a Subject<'a>,
     other: Option<&'a Subject<'a>>,
+    /// What the other has in another order.
+    moved: &'a [(String, Order)],
     lengths: &'a [Lengths],
     options: &'a VerifyOptions,
     /// What it means that outputs differ.
@@ -336,7 +345,12 @@ impl Comparison<'_> {
     /// Runs the models on every target. A runtime that was not named may refuse them, as long as
     /// another one runs them.
     fn run<'t>(&self, targets: &'t [RuntimeTarget<'t>]) -> Result<WholeRuns<'t>, VerifyError> {
-        let mut sweep = Sweep::new(self.subject, self.other, self.lengths, self.meaning);
+        let mut sweep = Sweep::new(
+            self.subject,
+            (self.other, self.moved),
+            self.lengths,
+            self.meaning,
+        );
         let mut whole = WholeRuns::default();
         for target in targets {
             match self.run_on(target, &mut sweep, &mut whole.warnings) {

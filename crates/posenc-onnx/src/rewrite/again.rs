@@ -12,7 +12,7 @@ use crate::prove::recorded::{self, Held};
 use crate::record::asked::Asked;
 use crate::record::swap::SwapRecord;
 use crate::record::{asked, swap, written};
-use crate::rewrite::plan;
+use crate::rewrite::{Rewritten, plan};
 
 /// Which of two models was rewritten from the other, by the record: the result, and the original.
 pub(crate) fn pair<'a>(a: &'a Model, b: &'a Model) -> Option<[&'a Model; 2]> {
@@ -32,9 +32,17 @@ pub(crate) fn compare([out, original]: [&Model; 2]) -> Rest {
     let mut rest = Rest {
         held: Held::default(),
         unchecked: vec![],
+        moved: vec![],
     };
     match again(out, original) {
-        Ok((asked, again)) => differences(&mut rest, &asked, [&again, out, original]),
+        Ok((asked, mut again)) => {
+            let moved = again
+                .respelled
+                .iter_mut()
+                .map(|own| std::mem::take(&mut own.moved));
+            rest.moved = moved.flatten().collect();
+            differences(&mut rest, &asked, [&again.model, out, original]);
+        }
         Err(why) => weights_alone(&mut rest, [out, original], &why),
     }
     rest
@@ -55,8 +63,8 @@ fn weights(out: &Model, original: &Model) -> Held {
     written.unwrap_or_default()
 }
 
-/// What was asked, and the model that it makes of the original.
-fn again(out: &Model, original: &Model) -> Result<(Asked, Model), String> {
+/// What was asked, and what it makes of the original.
+fn again(out: &Model, original: &Model) -> Result<(Asked, Rewritten), String> {
     let none = || "the record does not say what was asked for".to_owned();
     let asked = asked::read(out).ok_or_else(none)?;
     let asked = asked.map_err(|why| format!("what was asked for cannot be read: {why}"))?;
@@ -70,7 +78,7 @@ fn again(out: &Model, original: &Model) -> Result<(Asked, Model), String> {
     let planned = plan(original, request, &[]).map_err(|why| why.to_string());
     let done = planned.and_then(|planned| planned.apply().map_err(|why| why.to_string()));
     let done = done.map_err(|why| format!("it cannot be rewritten again: {why}"))?;
-    Ok((asked, done.model))
+    Ok((asked, done))
 }
 
 /// Holds a model to the same rewrite done again.

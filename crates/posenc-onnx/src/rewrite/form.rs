@@ -1,18 +1,19 @@
 //! Rotations in another form, after everything else has changed.
 
-use posenc_ir::NodeId;
+use posenc_ir::{Applied, Model, NodeId};
 use rustc_hash::FxHashSet;
 use serde_json::{Value, json};
 
-use super::rewritten::Rewritten;
+use super::rewritten::{Rewritten, with_rotations};
 use super::summary::{Changed, edits};
 use crate::attention::Site;
+use crate::detect::branches::other_branches;
 use crate::detect::context::Context;
 use crate::detect::finding::Finding;
 use crate::detect::rotary::rotates;
 use crate::detect::rotary::switch::noise;
 use crate::detect::{Found, Options, RotarySite, detect};
-use crate::edit::form::reform;
+use crate::edit::form::{Reformed, reform};
 use crate::error::{Refusal, RefusalKind, RewriteError};
 use crate::inspect::entries;
 use crate::plan::selection::chosen;
@@ -22,7 +23,7 @@ use crate::report::Guarantee;
 use crate::request::{Request, Target};
 use posenc_encodings::families::rope::Rope;
 use posenc_encodings::inferred::Inferred;
-use posenc_encodings::kind::Form;
+use posenc_encodings::kind::{Form, Layout};
 use posenc_encodings::words::Word;
 
 /// The first opset with `RotaryEmbedding`.
@@ -43,13 +44,13 @@ impl Wanted {
     }
 }
 
-/// Gives the rotations of a result a form. `options` are those of the only branch.
+/// Gives the rotations of a result a form. `branches` are the options of each branch.
 ///
 /// # Errors
 /// Where a rotation cannot have that form, and where the result is not read back as before.
 pub(super) fn apply(
     done: Rewritten,
-    options: Option<&Options>,
+    branches: &[Options],
     request: &Request,
     wanted: Wanted,
 ) -> Result<Rewritten, RewriteError> {
@@ -59,7 +60,7 @@ pub(super) fn apply(
         Some(_) => "; leave out `target`",
         None => "; leave out `form`",
     };
-    reformed(done, options, request, wanted).map_err(|why| match why {
+    reformed(done, branches, request, wanted).map_err(|why| match why {
         RewriteError::Refused(why) if *why.kind() == RefusalKind::UnsupportedOption("form") => {
             why.with(advice).into()
         }
@@ -69,74 +70,131 @@ pub(super) fn apply(
 
 fn reformed(
     mut done: Rewritten,
-    options: Option<&Options>,
+    branches: &[Options],
     request: &Request,
     wanted: Wanted,
 ) -> Result<Rewritten, RewriteError> {
     let form = wanted.form;
-    let context = Context {
-        model: &done.model,
-        found: &done.found,
-    };
     if request.layers.is_some() || request.stack.is_some() {
         // Layers and stacks that the model lacks are refused.
-        chosen(context.found, request)?;
+        chosen(&done.found, request)?;
     }
-    let found = context.found;
-    check_read(&context, form, |site| {
-        wanted.covers(request, &found.attention[site])
-    })?;
-    let is_other =
-        |own: &RotarySite| own.form != form && wanted.covers(request, &found.attention[own.site]);
-    if !found.rotary.iter().any(is_other) {
+    let all = || std::iter::once(&done.found).chain(&done.other_branches);
+    let sides = all().flat_map(|found| &found.rotary);
+    let sides = sides.flat_map(|site| [&site.query, &site.key]);
+    let read: FxHashSet<NodeId> = sides.map(|side| side.region.entries[0].node).collect();
+    let mut is_other = false;
+    for found in all() {
+        let context = Context {
+            model: &done.model,
+            found,
+        };
+        let covers = |site: usize| wanted.covers(request, &found.attention[site]);
+        check_read(&context, form, &read, covers)?;
+        is_other |= found
+            .rotary
+            .iter()
+            .any(|own| own.form != form && covers(own.site));
+    }
+    let Some((first, others)) = branches.split_first().filter(|_| is_other) else {
         return Ok(done);
-    }
-    let Some(options) = options else {
-        let why = "rotations in the branches of a model keep their form";
-        return Err(refusal(why).into());
     };
     if form == Form::Onnx && done.model.opset() < STANDARD {
-        raise_opset(&mut done, options)?;
+        raise_opset(&mut done, first)?;
     }
-    let before = &done.found;
-    let context = Context {
-        model: &done.model,
-        found: before,
-    };
-    let Some(made) = reform(&context, form, |site| {
-        wanted.covers(request, &before.attention[site])
-    })?
-    else {
-        return Ok(done);
+    if let Some(Step { made, after }) = step((&done.model, &done.found), first, request, wanted)? {
+        if let Some(target) = wanted.target {
+            let told = Inferred::new("form", form.name(), format!("target {target}"));
+            done.report.inferred.push(told);
+        }
+        let sites = (&made.sites[..], &made.applied);
+        tell(&mut done, (made.model, after), sites, |described, at| {
+            name(described, at.form);
+        });
+    }
+    for options in others {
+        let found = detect(&done.model, options);
+        let Some(Step { made, .. }) = step((&done.model, &found), options, request, wanted)? else {
+            continue;
+        };
+        let changed = Changed::of([], &made.applied);
+        let Some(edit) = done.report.edits.first_mut() else {
+            let why = "its rotation has another form than in the branch before it, which has the one that is asked \
+                       for already";
+            let node = found.rotary[made.sites[0]].node;
+            return Err(refusal(why).at(done.model.graph().place(node)).into());
+        };
+        edit.nodes_added += changed.nodes_added;
+        edit.nodes_removed += changed.nodes_removed;
+        edit.initializers_changed += changed.constants;
+        done.model = made.model;
+    }
+    if !others.is_empty() {
+        done.found = detect(&done.model, first);
+        done.other_branches = with_rotations(other_branches(&done.model, first, &done.found));
+    }
+    Ok(done)
+}
+
+/// A model whose rotations of one branch have another form, and what is found in that branch.
+struct Step {
+    made: Reformed,
+    after: Found,
+}
+
+/// Gives the rotations of one branch a form; `None` where all have it.
+fn step(
+    (model, found): (&Model, &Found),
+    options: &Options,
+    request: &Request,
+    wanted: Wanted,
+) -> Result<Option<Step>, RewriteError> {
+    let context = Context { model, found };
+    let covers = |site: usize| wanted.covers(request, &found.attention[site]);
+    let Some(made) = reform(&context, wanted.form, covers)? else {
+        return Ok(None);
     };
     let after = detect(&made.model, options);
     let result = Context {
         model: &made.model,
         found: &after,
     };
-    check_same_sites(&result, before, "with rotations in another form")?;
+    check_same_sites(&result, found, "with rotations in another form")?;
     for at in &made.sites {
-        check(&result, before, &before.rotary[*at], form)?;
+        let old = &found.rotary[*at];
+        let layout = old.query.rotation.rope.layout;
+        check(&result, found, old, (wanted.form, layout))?;
     }
-    let (from, to) = (entries(&done.model, before), entries(&made.model, &after));
-    let changed = made.sites.iter().map(|at| before.rotary[*at].site);
-    let changed = Changed::of(changed, &made.applied);
+    Ok(Some(Step { made, after }))
+}
+
+/// Puts rotations that compute the same, at these places of what was found, into a result. `name` tells them apart
+/// in a description.
+pub(super) fn tell(
+    done: &mut Rewritten,
+    (model, after): (Model, Found),
+    (sites, applied): (&[usize], &Applied),
+    name: impl Fn(&mut Value, &RotarySite),
+) {
+    let before = &done.found;
+    let (from, to) = (entries(&done.model, before), entries(&model, &after));
+    let changed = sites.iter().map(|at| before.rotary[*at].site);
+    let changed = Changed::of(changed, applied);
     let mut own = edits(before, &[changed], &from, &to, &|_| None);
-    for (edit, at) in own.iter_mut().zip(&made.sites) {
-        name(&mut edit.from, before.rotary[*at].form);
-        name(&mut edit.to, form);
+    let new = |old: &RotarySite| after.rotary.iter().find(|site| site.site == old.site);
+    let pairs = sites.iter().map(|at| &before.rotary[*at]);
+    let pairs: Vec<_> = pairs.filter_map(|old| Some((old, new(old)?))).collect();
+    for (edit, (old, new)) in own.iter_mut().zip(&pairs) {
+        name(&mut edit.from, old);
+        name(&mut edit.to, new);
     }
     done.report.guarantee = done.report.guarantee.max(Guarantee::Rounding);
-    if let Some(target) = wanted.target {
-        let told = Inferred::new("form", form.name(), format!("target {target}"));
-        done.report.inferred.push(told);
-    }
-    for edit in own {
+    for (edit, (_, new)) in own.into_iter().zip(pairs) {
         let mut all = done.report.edits.iter_mut();
         // What was changed before is told once.
         match all.find(|known| known.site == edit.site) {
             Some(known) => {
-                name(&mut known.to, form);
+                name(&mut known.to, new);
                 known.nodes_added += edit.nodes_added;
                 known.nodes_removed += edit.nodes_removed;
                 known.initializers_changed += edit.initializers_changed;
@@ -145,9 +203,8 @@ fn reformed(
         }
     }
     done.report.limits.after.clone_from(&after.limits);
-    done.model = made.model;
+    done.model = model;
     done.found = after;
-    Ok(done)
 }
 
 /// Converts the model to the first opset with `RotaryEmbedding`.
@@ -179,10 +236,12 @@ fn refusal(why: impl Into<String>) -> Refusal {
     Refusal::new(RefusalKind::UnsupportedOption("form"), why)
 }
 
-/// Refuses rotations that were not read, or not as those of positions on one axis: they would keep their form.
+/// Refuses rotations that were not read, or not as those of positions on one axis: they would keep their form. `read`
+/// are the nodes at which those of all branches start.
 fn check_read(
     context: &Context<'_>,
     form: Form,
+    read: &FxHashSet<NodeId>,
     is_chosen: impl Fn(usize) -> bool,
 ) -> Result<(), RewriteError> {
     let (graph, found) = (context.graph(), context.found);
@@ -208,8 +267,6 @@ fn check_read(
         return Err(refusal(why).into());
     }
     // What no attention reads may be an output, or the values of attention.
-    let sides = found.rotary.iter().flat_map(|s| [&s.query, &s.key]);
-    let read: FxHashSet<NodeId> = sides.map(|side| side.region.entries[0].node).collect();
     let mut nodes = graph.nodes().map(|(id, _)| id);
     match nodes.find(|id| form == Form::Ops && is_fused(*id) && !read.contains(id)) {
         Some(id) => at(
@@ -233,12 +290,12 @@ pub(crate) fn name(described: &mut Value, form: Form) {
     }
 }
 
-/// Compares a rotation with that of the model before.
-fn check(
+/// Compares a rotation, which is to have a form and a layout, with that of the model before.
+pub(super) fn check(
     context: &Context<'_>,
     before: &Found,
     old: &RotarySite,
-    form: Form,
+    (form, layout): (Form, Option<Layout>),
 ) -> Result<(), RewriteError> {
     let found = context.found;
     let refuse = |why: &str| Err(context.refuse(context.site(old.site).node, why));
@@ -251,26 +308,45 @@ fn check(
     let dtype = before.trace.get(old.query.region.output).dtype;
     let allowed = tolerance::of_frequencies(dtype);
     let sides = [(&old.query, &new.query), (&old.key, &new.key)];
-    let is_same = sides
-        .iter()
-        .all(|(old, new)| is_close(&old.rotation.rope, &new.rotation.rope, allowed));
+    let is_same = sides.iter().all(|(old, new)| {
+        is_close(
+            &relaid(&old.rotation.rope, layout),
+            &new.rotation.rope,
+            allowed,
+        )
+    });
     let far = noise([&old.query.rotation, &new.query.rotation], allowed);
-    let switches = match (&old.switch, &new.switch) {
-        (None, None) => true,
-        (Some(old), Some(new)) => {
-            old.original_length == new.original_length
-                && old
-                    .beyond
-                    .iter()
-                    .zip(&new.beyond)
-                    .all(|(old, new)| old.0 == new.0 && far.covers(&old.1, &new.1))
-        }
-        _ => false,
-    };
+    let switches =
+        match (&old.switch, &new.switch) {
+            (None, None) => true,
+            (Some(old), Some(new)) => {
+                old.original_length == new.original_length
+                    && old.beyond.iter().zip(&new.beyond).all(|(old, new)| {
+                        old.0 == new.0 && far.covers(&relaid(&old.1, layout), &new.1)
+                    })
+            }
+            _ => false,
+        };
     if !is_same || !switches || old.streams != new.streams {
         return refuse("its rotation is another one in the other form");
     }
     Ok(())
+}
+
+/// The rotation with the pairs of a layout.
+fn relaid(rope: &Rope, layout: Option<Layout>) -> Rope {
+    let mut rope = rope.clone();
+    let Some(other) = layout.filter(|_| rope.layout != layout) else {
+        return rope;
+    };
+    let count = rope.pairs.len();
+    let pair = |i: usize| match other {
+        Layout::Half => (i, i + count),
+        Layout::Interleaved => (2 * i, 2 * i + 1),
+    };
+    rope.pairs = (0..count).map(pair).collect();
+    rope.layout = layout;
+    rope
 }
 
 /// Whether two rotations are the same.
@@ -286,6 +362,7 @@ mod tests {
 
     /// Whether a rotation passes as that of the model, of which something was another before.
     fn passes(change: impl FnOnce(&mut RotarySite), form: Form) -> bool {
+        let layout = Some(Layout::Half);
         let model = fixture("llama/dynamo23");
         let found = detect(&model, &Options::default());
         let mut old = found.rotary[0].clone();
@@ -294,7 +371,7 @@ mod tests {
             model: &model,
             found: &found,
         };
-        check(&context, &found, &old, form).is_ok()
+        check(&context, &found, &old, (form, layout)).is_ok()
     }
 
     #[test]

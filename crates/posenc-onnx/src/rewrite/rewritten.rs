@@ -5,6 +5,7 @@ use posenc_ir::Model;
 use crate::config::Told;
 use crate::detect::Found;
 use crate::detect::branches::Branch;
+use crate::graph::reorder::Order;
 use crate::prove::swap::Proof;
 use crate::report::Rewrite;
 
@@ -24,9 +25,9 @@ pub(crate) struct Rewritten {
     pub(crate) other_branches: Vec<Found>,
     /// What shows that an inserted encoding computes its formula; `None` where none was inserted.
     pub(crate) proof: Option<Proof>,
-    /// The model before and after its operators were replaced by others that compute the same, where
-    /// some were, with what was found in the latter.
-    pub(crate) respelled: Option<Box<Respelled>>,
+    /// The model before and after something was replaced by what computes the same: its operators by those that
+    /// are read, features by the same in another order.
+    pub(crate) respelled: Vec<Respelled>,
     /// Sites without any encoding: those of a model from which none was removed, and those whose rotation
     /// a rescale would have missed.
     pub(crate) bare: Vec<usize>,
@@ -34,7 +35,7 @@ pub(crate) struct Rewritten {
     pub(crate) told: Told,
 }
 
-/// A model in two spellings.
+/// A model in two spellings that compute the same.
 #[derive(Debug)]
 pub(crate) struct Respelled {
     /// The model as it was read, and in the spelling that is edited.
@@ -43,6 +44,8 @@ pub(crate) struct Respelled {
     pub(crate) of: Model,
     /// What is found in it.
     pub(crate) found: Found,
+    /// The inputs and outputs that the second has in another order, with that order.
+    pub(crate) moved: Vec<(String, Order)>,
 }
 
 impl Rewritten {
@@ -55,7 +58,7 @@ impl Rewritten {
             found,
             other_branches: vec![],
             proof: None,
-            respelled: None,
+            respelled: vec![],
             bare: vec![],
             told: Told::default(),
         }

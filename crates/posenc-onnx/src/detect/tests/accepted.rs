@@ -8,7 +8,7 @@ use posenc_encodings::kind::Layout;
 pub(crate) struct Case {
     pub(crate) name: &'static str,
     pub(crate) form: Form,
-    layout: Layout,
+    pub(crate) layout: Layout,
 }
 
 fn halved_case(name: &'static str, form: Form) -> Case {

@@ -19,6 +19,9 @@ use crate::graph::region::reads;
 /// Elements of shapes, positions and masks that are computed.
 const BUDGET: Budget = Budget { elements: 1 << 22 };
 
+/// How many nodes are named that do not follow, besides the first.
+const NAMED: usize = 8;
+
 /// Numbers up to so many are compared to tell whether they change.
 const COMPARED: usize = 1 << 12;
 
@@ -109,6 +112,9 @@ impl<'a> Walk<'a> {
     }
 
     /// Evaluates every node that a changed value reaches.
+    ///
+    /// # Errors
+    /// With every node that does not follow, but for those that read what such a node computes.
     pub(super) fn run(&mut self) -> Result<(), RewriteError> {
         let graph = self.context.graph();
         let order = graph.order(graph.main())?;
@@ -117,13 +123,24 @@ impl<'a> Walk<'a> {
             .enumerate()
             .map(|(place, id)| (*id, place))
             .collect();
+        let (mut errors, mut unknown) = (vec![], FxHashSet::default());
         for (place, id) in order.into_iter().enumerate() {
-            if reads(graph, id).iter().any(|v| self.values.contains_key(v)) {
-                self.now = place;
-                self.node(id)?;
+            let read = reads(graph, id);
+            let is_unknown = read.iter().any(|v| unknown.contains(v));
+            if !is_unknown && !read.iter().any(|v| self.values.contains_key(v)) {
+                continue;
             }
+            self.now = place;
+            let error = match is_unknown {
+                true => None,
+                false => self.node(id).err(),
+            };
+            if is_unknown || error.is_some() {
+                unknown.extend(graph.node(id).outputs().iter().flatten().copied());
+            }
+            errors.extend(error);
         }
-        Ok(())
+        all(errors)
     }
 
     fn node(&mut self, id: NodeId) -> Result<(), RewriteError> {
@@ -254,6 +271,28 @@ impl<'a> Walk<'a> {
     pub(super) fn refuse(&self, id: NodeId, why: impl std::fmt::Display) -> RewriteError {
         self.context.refuse(id, why)
     }
+}
+
+/// One error for all; the first that is no refusal, where there is one.
+fn all(errors: Vec<RewriteError>) -> Result<(), RewriteError> {
+    let mut refusals = vec![];
+    for error in errors {
+        match error {
+            RewriteError::Refused(refusal) => refusals.push(refusal),
+            other => return Err(other),
+        }
+    }
+    let mut refusals = refusals.into_iter();
+    let Some(first) = refusals.next() else {
+        return Ok(());
+    };
+    let others: Vec<String> = refusals.map(|refusal| refusal.to_string()).collect();
+    let more = match others.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!("; {more} more"),
+    };
+    let named = others.iter().take(NAMED).map(|other| format!("; {other}"));
+    Err(first.with(&(named.collect::<String>() + &more)).into())
 }
 
 /// Whether numbers are those of the trial run.

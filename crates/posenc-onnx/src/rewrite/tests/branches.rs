@@ -8,7 +8,7 @@ use crate::plan::numbers::{Init, Numbers};
 use crate::prove::swap::Proof;
 use crate::request::{LawName, Request};
 use crate::rewrite::rewrite;
-use posenc_encodings::kind::Kind;
+use posenc_encodings::kind::{Form, Kind, Layout};
 
 /// A layer after embeddings with a table added, on keys that `earlier` may join.
 fn layer(s: &mut Sketch, earlier: Option<&str>) -> String {
@@ -104,6 +104,57 @@ fn what_is_said_is_of_the_branch_that_was_changed() {
     let before: Vec<usize> = done.report.limits.before.iter().map(|l| l.length).collect();
     assert_eq!(before, [40]);
     assert!(done.report.limits.after.is_empty());
+}
+
+/// A model in which rotations were put, in every branch.
+fn rotated() -> Model {
+    let mut model = twin();
+    let request = Request {
+        to: Some(Kind::Rope),
+        ..Request::default()
+    };
+    rewrite(&mut model, &request).unwrap();
+    model
+}
+
+#[test]
+fn a_rotation_gets_another_form_in_every_branch() {
+    let mut model = rotated();
+    let request = |form| Request {
+        form: Some(form),
+        ..Request::default()
+    };
+    let operators = |model: &Model| {
+        let nodes = model.graph().nodes();
+        let ops: Vec<&str> = nodes.map(|(_, node)| node.op()).collect();
+        let rotating = ops.iter().filter(|op| **op == "RotaryEmbedding");
+        [rotating.count(), ops.len()]
+    };
+    let before = operators(&model);
+    assert_eq!(before[0], 0);
+    let done = rewrite(&mut model, &request(Form::Contrib)).unwrap();
+    model.check().unwrap();
+    // Queries and keys of both.
+    assert_eq!(operators(&model)[0], 4);
+    let [edit] = &done.report.edits[..] else {
+        panic!("{:?}", done.report.edits);
+    };
+    let after = operators(&model)[1] as i64 - before[1] as i64;
+    assert_eq!(edit.nodes_added as i64 - edit.nodes_removed as i64, after);
+    assert_eq!(done.other_branches.len(), 1);
+    rewrite(&mut model, &request(Form::Ops)).unwrap();
+    assert_eq!(operators(&model)[0], 0);
+}
+
+#[test]
+fn branches_keep_their_layout() {
+    let mut request = Request::default();
+    request.parameters.layout = Some(Layout::Interleaved);
+    let why = rewrite(&mut rotated(), &request).unwrap_err().to_string();
+    assert!(
+        why.contains("branches of a model keep their layout"),
+        "{why}"
+    );
 }
 
 #[test]

@@ -338,6 +338,24 @@ fn what_follows_in_no_known_way_is_refused() {
 }
 
 #[test]
+fn everything_that_does_not_follow_is_named() {
+    let after: Change = |s, y| {
+        let pairs = s.reshape(y, &[2, ROWS / 2, 2 * HIDDEN as i64]);
+        let first = s.int(0);
+        let pairs = s.gather(&pairs, &first, 0);
+        s.output(&pairs);
+        let middle = s.ints(&[5]);
+        s.gather(y, &middle, 1)
+    };
+    let error = lengthened(&model(same, masked, after), 24, false).unwrap_err();
+    let [groups, numbers] =
+        ["groups elements", "by numbers that do not"].map(|why| error.find(why));
+    assert!(groups.is_some() && groups < numbers, "{error}");
+    // What is computed from them is not.
+    assert_eq!(error.matches("sketch/").count(), 2, "{error}");
+}
+
+#[test]
 fn rows_that_are_not_in_the_graph_are_refused() {
     for (before, length) in [(learned as Change, 13), (picked, 41)] {
         let error = lengthened(&model(before, masked, same), length, false).unwrap_err();

@@ -1,0 +1,90 @@
+//! Rotations of other pairs of features, which compute the same.
+
+use posenc_encodings::kind::Layout;
+use serde_json::Value;
+
+use super::form::{check, tell};
+use super::rewritten::{Respelled, Rewritten};
+use crate::detect::context::Context;
+use crate::detect::{Options, detect};
+use crate::edit::layout::relay;
+use crate::error::{Refusal, RefusalKind, RewriteError};
+use crate::plan::selection::chosen;
+use crate::prove::invariants::check_same_sites;
+use crate::request::Request;
+
+/// Gives the rotations of a result a layout. `options` are those of the only branch. Also returns the models before
+/// and after, which compute the same, where something changed.
+///
+/// # Errors
+/// Where features cannot be put in another order, and where the result is not read back as before.
+pub(super) fn apply(
+    mut done: Rewritten,
+    options: Option<&Options>,
+    request: &Request,
+    layout: Layout,
+) -> Result<(Rewritten, Option<Respelled>), RewriteError> {
+    let before = &done.found;
+    let context = Context {
+        model: &done.model,
+        found: before,
+    };
+    if request.layers.is_some() || request.stack.is_some() {
+        // Layers and stacks that the model lacks are refused.
+        chosen(before, request)?;
+    }
+    let refusal = |why: &str| Refusal::new(RefusalKind::UnsupportedOption("layout"), why);
+    let covers = |site: usize| request.covers(&before.attention[site]);
+    let mut unread = before.not_rotary.iter().filter(|own| covers(own.site));
+    if let Some(unread) = unread.next() {
+        let why = format!(
+            "this was not read as a rotation, and would keep its layout: {}",
+            unread.why
+        );
+        return Err(refusal(&why).at(context.graph().place(unread.node)).into());
+    }
+    if let Some(axial) = before.axial.first() {
+        let why = "rotations by rows and columns keep their layout";
+        let node = axial.finding.node();
+        let place = node.map(|node| context.graph().place(node));
+        return Err(place.into_iter().fold(refusal(why), Refusal::at).into());
+    }
+    if before.rotary.is_empty() {
+        let why = "only rotations have a layout that weights can follow, and the model has none";
+        return Err(refusal(why).into());
+    }
+    let Some(options) = options else {
+        let why = "rotations in the branches of a model keep their layout";
+        return Err(refusal(why).into());
+    };
+    let Some(made) = relay(&context, layout, covers)? else {
+        return Ok((done, None));
+    };
+    let after = detect(&made.model, options);
+    let result = Context {
+        model: &made.model,
+        found: &after,
+    };
+    check_same_sites(&result, before, "with rotations in another layout")?;
+    for at in &made.sites {
+        let old = &before.rotary[*at];
+        check(&result, before, old, (old.form, Some(layout)))?;
+    }
+    if !made.moved.is_empty() {
+        let names: Vec<&str> = made.moved.iter().map(|(name, _)| &**name).collect();
+        done.report.warnings.push(format!(
+            "keys in caches have their features in another order than before ({}): caches of the model before \
+             do not fit, and models that share caches with it need the same layout",
+            names.join(", ")
+        ));
+    }
+    let pair = Respelled {
+        models: [done.model.clone(), made.model.clone()],
+        of: done.model.clone(),
+        found: before.clone(),
+        moved: made.moved,
+    };
+    let sites = (&made.sites[..], &made.applied);
+    tell(&mut done, (made.model, after), sites, |_: &mut Value, _| {});
+    Ok((done, Some(pair)))
+}
