@@ -132,6 +132,7 @@ impl Exit {
                 Reason::Unavailable => Self::Unavailable,
                 Reason::Unsupported => Self::Unsupported,
                 Reason::Model => Self::Model,
+                Reason::Option => Self::Usage,
             });
         }
         if let Some(error) = cause.downcast_ref::<RuntimeError>() {

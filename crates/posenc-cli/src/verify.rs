@@ -1,6 +1,7 @@
 //! `verify`: runs models and compares the results.
 
 mod html;
+mod inputs;
 mod text;
 
 use std::path::{Path, PathBuf};
@@ -53,8 +54,13 @@ pub(crate) struct Args {
     #[arg(long, value_name = "LIST", help_heading = "Runs")]
     lengths: Option<Lengths>,
 
-    /// Inputs to run on, as saved by NumPy (not supported yet) [default: random]
-    #[arg(long, value_name = "FILE.npz", help_heading = "Runs")]
+    /// Inputs to run on, an array for each by its name, as numpy.savez writes them [default: random]
+    #[arg(
+        long,
+        value_name = "FILE.npz",
+        help_heading = "Runs",
+        conflicts_with = "lengths"
+    )]
     inputs: Option<PathBuf>,
 
     /// Absolute difference allowed between whole runs [default: by the model's types]
@@ -107,7 +113,10 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
         Some(other) => Some(model::open_checked(other)?),
         None => None,
     };
-    let options = args.options(&runtimes);
+    let mut options = args.options(&runtimes);
+    if let Some(path) = &args.inputs {
+        options.inputs = model::named(path, inputs::read(path))?;
+    }
     let verified = verify(
         &model,
         other.as_ref().map(|o| &o.0),
@@ -194,8 +203,6 @@ impl Args {
 
     /// The first given flag that is not supported yet.
     fn unsupported(&self) -> Option<&'static str> {
-        let flags = [("--all", self.all), ("--inputs", self.inputs.is_some())];
-        let given = flags.into_iter().find(|(_, given)| *given);
-        given.map(|(flag, _)| flag)
+        self.all.then_some("--all")
     }
 }

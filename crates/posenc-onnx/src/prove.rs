@@ -21,6 +21,7 @@ pub(crate) mod expected;
 pub(crate) mod feeds;
 pub(crate) mod formula;
 mod given;
+mod inputs;
 pub(crate) mod inserted;
 pub(crate) mod invariants;
 mod lengths;

@@ -41,8 +41,8 @@ use crate::request::{InputRole, Request, roles};
 use crate::spelling;
 use exact::LeftOut;
 use open_length::Opened;
-use rewritten::Respelled;
 pub(crate) use rewritten::Rewritten;
+use rewritten::{Respelled, with_rotations};
 
 /// What a request changes in a model, before anything has changed.
 #[derive(Debug)]
@@ -295,7 +295,7 @@ impl Planned<'_> {
             plain,
             opened,
             request,
-            branches,
+            mut branches,
             unread: _,
             change,
         } = self;
@@ -318,7 +318,14 @@ impl Planned<'_> {
             Change::Resize(plan) => resize::apply(input, first(branches), &plan, &request, report),
             Change::Open(plan) => open::apply(input, first(branches), &plan, report),
             Change::Swap(plans) => swap::apply(input, &branches, plans, &request, report),
-            Change::Sort | Change::Form => Ok(unchanged(input, branches, report)),
+            Change::Sort => Ok(unchanged(input, branches, report)),
+            Change::Form => {
+                let others = branches.split_off(1);
+                Ok(Rewritten {
+                    other_branches: with_rotations(others),
+                    ..unchanged(input, branches, report)
+                })
+            }
             Change::Nothing { warnings } => {
                 report.warnings = warnings;
                 let is_bare = request.to == Some(Kind::None);

@@ -27,6 +27,8 @@ pub(crate) struct Relaid {
     pub(crate) sites: Vec<usize>,
     /// The inputs and outputs whose features are in the other order, with that order: keys of earlier steps.
     pub(crate) moved: Vec<(String, Order)>,
+    /// The inputs whose defaults got another order: weights that a caller may give.
+    pub(crate) defaults: Vec<String>,
 }
 
 /// Gives the rotations of attention sites a layout, where they have another; `None` where none has.
@@ -72,6 +74,7 @@ pub(crate) fn relay(
     let made = reordered(graph, &found.trace, seeds, &edges);
     let made = made.map_err(|why| stuck(context, why.node, &why.why))?;
     let moved = ends(context, &sites, &made)?;
+    let defaults = defaults(context, &made);
     let mut out = graph.emitter(graph.main(), "posenc_layout");
     write(context, &mut out, Form::Ops, Some(layout), parts)?;
     constants(context, &mut out, &made)?;
@@ -81,10 +84,12 @@ pub(crate) fn relay(
         applied,
         sites,
         moved,
+        defaults,
     }))
 }
 
-const OTHER_PAIRS: &str = "its pairs are no halves and no neighbors from the first feature on";
+const OTHER_PAIRS: &str =
+    "its pairs are no halves and no neighbors from the first feature on, or turn the other way";
 
 /// The refusal to give a rotation another layout.
 fn stuck(context: &Context<'_>, node: NodeId, why: &str) -> RewriteError {
@@ -117,17 +122,9 @@ impl<'a> Work<'a> {
             return Ok(());
         }
         let node = graph.node(id);
-        let count = |name| {
-            node.int(name)
-                .ok()
-                .flatten()
-                .and_then(|n| usize::try_from(n).ok())
-        };
-        let value = node
-            .input(0)
-            .zip(count("num_heads"))
-            .zip(count("kv_num_heads"));
-        let Some(((value, heads), kv_heads)) = value else {
+        let count = |name| usize::try_from(node.int(name).ok()??).ok();
+        let heads = count("num_heads").zip(count("kv_num_heads"));
+        let Some((value, (heads, kv_heads))) = node.input(0).zip(heads) else {
             return Err(stuck(self.context, id, "its heads are unknown"));
         };
         let head = self.head(&site.query, inside.width);
@@ -148,13 +145,8 @@ impl<'a> Work<'a> {
         let region = &side.region;
         let id = region.entries[0].node;
         let refuse = |why: &str| Err(stuck(context, id, why));
-        if side
-            .rotation
-            .rope
-            .pairs
-            .first()
-            .is_none_or(|pair| pair.0 != 0)
-        {
+        let first = side.rotation.rope.pairs.first();
+        if first.is_none_or(|pair| pair.0 != 0) {
             return refuse(OTHER_PAIRS);
         }
         let rotates =
@@ -190,10 +182,7 @@ impl<'a> Work<'a> {
             (region.output, region.output_lane),
         ] {
             let Some(order) = self.of_lane(side, value, lane) else {
-                return refuse(&format!(
-                    "the axis of its features is unknown {lane:?} {:?}",
-                    self.context.dims(value)
-                ));
+                return refuse("the axis of its features is unknown");
             };
             self.seeds.push((value, id, order));
         }
@@ -302,14 +291,27 @@ fn ends(
         };
         let name = graph.name(*value).to_owned();
         if !is_cache(value) {
-            let why =
-                format!("{name}, which is no cache of keys, would have them in another order");
+            let why = format!(
+                "{name}, which is not known as a cache of keys, would have them in another order"
+            );
             let node = context.site(found.rotary[sites[0]].site).node;
             return Err(stuck(context, node, &why));
         }
         moved.push((name, order.clone()));
     }
     Ok(moved)
+}
+
+/// The constants in another order that are inputs too, by name, in the order of the inputs.
+fn defaults(context: &Context<'_>, made: &Reordered) -> Vec<String> {
+    let graph = context.graph();
+    let uses = made.constants.keys();
+    let read: FxHashSet<ValueId> = uses
+        .filter_map(|at| graph.node(at.node).input(at.slot()))
+        .collect();
+    let inputs = graph.scope(graph.main()).inputs().iter();
+    let inputs = inputs.filter(|value| read.contains(value));
+    inputs.map(|value| graph.name(*value).to_owned()).collect()
 }
 
 /// The values that move and are computed from rotated keys.

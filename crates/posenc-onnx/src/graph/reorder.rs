@@ -17,6 +17,7 @@ use posenc_ir::eval::Trace;
 use posenc_ir::{Def, Graph, NodeId, Use, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::graph::region::above;
 pub(crate) use order::Order;
 use rules::View;
 use spread::End;
@@ -57,10 +58,13 @@ pub(crate) fn reordered(
     edges: &Edges,
 ) -> Result<Reordered, Stuck> {
     let order = graph.order(graph.main()).unwrap_or_default();
+    let outputs = graph.scope(graph.main()).outputs().to_vec();
+    let live = above(graph, outputs, |_| true);
     let mut walk = Walk {
         graph,
         trace,
         edges,
+        live: live.into_iter().collect(),
         places: order
             .into_iter()
             .enumerate()
@@ -82,6 +86,8 @@ struct Walk<'a> {
     graph: &'a Graph,
     trace: &'a Trace,
     edges: &'a Edges,
+    /// The values whose elements reach an output, and not their sizes alone.
+    live: FxHashSet<ValueId>,
     /// Where nodes stand in the order of computation.
     places: FxHashMap<NodeId, usize>,
     made: Reordered,
@@ -123,7 +129,9 @@ impl Walk<'_> {
     }
 
     fn spread(&mut self, id: NodeId, end: End, order: &Order) -> Result<(), Stuck> {
-        if self.edges.replaced.contains(&id) {
+        let mut outputs = self.graph.node(id).outputs().iter().flatten();
+        let is_live = outputs.any(|value| self.live.contains(value));
+        if self.edges.replaced.contains(&id) || !is_live {
             return Ok(());
         }
         let view = View {

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use posenc_ir::{Model, NodeId, ValueId};
+use posenc_ir::{Model, NodeId, Tensor, ValueId};
 use posenc_runtime::{ModelSource, Optimization, Options};
 
 use super::VerifyError;
 use super::compare::compare;
-use super::feeds::{Padding, feeds};
+use super::inputs;
 use super::options::VerifyOptions;
 use super::run::{RuntimeTarget, run};
 use super::subject::tolerance;
@@ -29,6 +29,8 @@ pub(crate) struct Side<'a> {
     pub target: &'a RuntimeTarget<'a>,
     /// Whether the runtime may optimize the graph.
     pub optimization: Optimization,
+    /// The inputs that were given; empty for random ones.
+    pub given: &'a [(String, Tensor)],
 }
 
 /// A value to compare.
@@ -146,7 +148,7 @@ fn site_values(a: &Side<'_>, b: &Side<'_>) -> Vec<Point> {
 }
 
 /// Runs the part of a model that computes one value.
-fn value(side: &Side<'_>, value: ValueId, at: Lengths) -> Result<posenc_ir::Tensor, VerifyError> {
+fn value(side: &Side<'_>, value: ValueId, at: Lengths) -> Result<Tensor, VerifyError> {
     let graph = side.model.graph();
     let cut = side.model.cut(&[], &[value], LIMIT)?;
     let source = ModelSource::Bytes {
@@ -162,7 +164,7 @@ fn value(side: &Side<'_>, value: ValueId, at: Lengths) -> Result<posenc_ir::Tens
     let name = graph.name(value);
     let session = side.target.backend.load(source, &options);
     let mut session = session.map_err(|e| VerifyError::runtime(name, e))?;
-    let fed = feeds(graph, &side.found.ports, at, Padding::Right)?;
+    let fed = inputs::fed((graph, &side.found.ports), at, side.given)?;
     let outputs = run(session.as_mut(), &fed, name)?;
     let first = outputs.into_iter().next().map(|(_, tensor)| tensor);
     first.ok_or_else(|| VerifyError::unsupported(name, "the runtime returned no output"))

@@ -31,12 +31,20 @@ pub enum VerifyError {
         /// Why.
         why: String,
     },
+    /// An option does not fit the model.
+    #[error("{site}: {why}")]
+    Option {
+        /// The option, or the part of the model that it does not fit.
+        site: String,
+        /// Why.
+        why: String,
+    },
     /// The model is invalid or cannot be read.
     #[error(transparent)]
     Model(#[from] posenc_ir::Error),
 }
 
-/// The three reasons that a script can distinguish.
+/// The reasons that a script can distinguish.
 ///
 /// ```
 /// # use posenc_onnx::{Model, verify::{Reason, VerifyOptions, verify}};
@@ -46,6 +54,7 @@ pub enum VerifyError {
 ///     Reason::Model => 1,
 ///     Reason::Unsupported => 2,
 ///     Reason::Unavailable => 3,
+///     Reason::Option => 4,
 /// };
 /// assert_eq!(status, 3);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -58,6 +67,8 @@ pub enum Reason {
     Unsupported,
     /// The model cannot be read or is invalid.
     Model,
+    /// An option does not fit the model.
+    Option,
 }
 
 impl VerifyError {
@@ -77,7 +88,15 @@ impl VerifyError {
         }
     }
 
-    /// Which of the three reasons this is.
+    /// An option that does not fit the model.
+    pub(crate) fn option(site: impl Into<String>, why: impl Into<String>) -> Self {
+        Self::Option {
+            site: site.into(),
+            why: why.into(),
+        }
+    }
+
+    /// Which of the reasons this is.
     ///
     /// ```
     /// # use posenc_onnx::{Model, verify::{Reason, VerifyOptions, verify}};
@@ -93,6 +112,7 @@ impl VerifyError {
                 ..
             } => Reason::Unavailable,
             Self::Runtime { .. } | Self::Unsupported { .. } => Reason::Unsupported,
+            Self::Option { .. } => Reason::Option,
             Self::Model(error) => match error.kind() {
                 posenc_ir::ErrorKind::Unsupported(_) => Reason::Unsupported,
                 _ => Reason::Model,
@@ -106,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_failure_has_one_of_three_reasons() {
+    fn every_failure_has_a_reason() {
         let cases = [
             (
                 VerifyError::runtime("a", RuntimeError::unavailable("cuda", "no driver")),
@@ -123,6 +143,7 @@ mod tests {
                 Reason::Unsupported,
                 "a: no",
             ),
+            (VerifyError::option("a", "no"), Reason::Option, "a: no"),
             (
                 posenc_ir::Error::invalid("no graph").into(),
                 Reason::Model,

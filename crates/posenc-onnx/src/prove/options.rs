@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use posenc_ir::Tensor;
 use posenc_runtime::{Fallback, Provider};
 
 use crate::request::InputRole;
@@ -27,6 +28,9 @@ pub struct VerifyOptions {
     pub fallback: Fallback,
     /// Sequence lengths of whole runs. Empty: a few usual ones that the model supports.
     pub lengths: Vec<usize>,
+    /// The inputs of whole runs, by name: one run instead of several with random inputs, at its own length. Each has
+    /// the type of the model's input, or numbers that this type holds exactly. Empty: random inputs.
+    pub inputs: Vec<(String, Tensor)>,
     /// Absolute tolerance of whole runs; `None`: by the type of the output.
     pub atol: Option<f64>,
     /// Relative tolerance of whole runs; `None`: by the type of the output.

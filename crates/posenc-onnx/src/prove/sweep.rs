@@ -8,7 +8,8 @@ use posenc_runtime::Optimization;
 use super::VerifyError;
 use super::caches::unfilled;
 use super::compare::{Difference, compare};
-use super::feeds::{Padding, feeds, is_padding};
+use super::feeds::is_padding;
+use super::inputs;
 use super::moved::in_order;
 use super::run::{Outputs, RuntimeTarget, on_or_off, run};
 use super::subject::Subject;
@@ -26,6 +27,8 @@ pub(crate) struct Sweep<'a> {
     /// What the other has in another order.
     moved: &'a [(String, Order)],
     lengths: &'a [Lengths],
+    /// The inputs that were given; empty for random ones.
+    given: &'a [(String, Tensor)],
     meaning: Meaning,
     /// The outputs of the first run, per length.
     first: Vec<Outputs>,
@@ -48,7 +51,7 @@ impl<'a> Sweep<'a> {
     pub(crate) fn new(
         subject: &'a Subject<'a>,
         (other, moved): (Option<&'a Subject<'a>>, &'a [(String, Order)]),
-        lengths: &'a [Lengths],
+        (lengths, given): (&'a [Lengths], &'a [(String, Tensor)]),
         meaning: Meaning,
     ) -> Self {
         Self {
@@ -56,6 +59,7 @@ impl<'a> Sweep<'a> {
             other,
             moved,
             lengths,
+            given,
             meaning,
             first: vec![],
             pads_apart: false,
@@ -79,12 +83,12 @@ impl<'a> Sweep<'a> {
             let mut own = vec![];
             for (i, at) in self.lengths.iter().enumerate() {
                 let site = format!("length {}, {}", at.sequence, target.setting(optimization));
-                let fed = fed(self.subject, *at)?;
+                let fed = self.fed(self.subject, *at)?;
                 let mut got = run(session.as_mut(), &fed, &site)?;
                 self.are_unfilled |= leave_unfilled(&mut got, self.subject, *at);
                 let want = match (self.other, &mut against) {
                     (Some(other), Some(session)) => {
-                        let fed = same_or_own(&fed, self::fed(other, *at)?);
+                        let fed = same_or_own(&fed, self.fed(other, *at)?);
                         let mut want = run(session.as_mut(), &fed, &site)?;
                         leave_unfilled(&mut want, other, *at);
                         Some(in_order(want, self.moved)?)
@@ -116,6 +120,11 @@ impl<'a> Sweep<'a> {
         Ok(runs)
     }
 
+    /// The inputs of a run of one of the models.
+    fn fed(&self, subject: &Subject<'_>, at: Lengths) -> Result<Inputs, VerifyError> {
+        inputs::fed((subject.model.graph(), subject.ports()), at, self.given)
+    }
+
     /// A row for every output. Of one model in two runtimes, tokens alone are compared where the outputs of
     /// padding differ: what a fused operator computes of these is its own affair.
     fn compared(
@@ -126,7 +135,8 @@ impl<'a> Sweep<'a> {
     ) -> Vec<(String, Run)> {
         let (tolerance, meaning) = (self.tolerance(), self.meaning);
         let mut all: Vec<(String, Run)> = rows(got, want, tolerance, meaning).collect();
-        let Some(want) = want.filter(|_| self.other.is_none() && self.subject.is_padded()) else {
+        let pads = self.given.is_empty() && self.subject.is_padded();
+        let Some(want) = want.filter(|_| self.other.is_none() && pads) else {
             return all;
         };
         if all.iter().all(|(_, row)| row.ok) {
@@ -157,10 +167,6 @@ impl<'a> Sweep<'a> {
 
 /// The inputs of a run.
 type Inputs = Vec<(String, Tensor)>;
-
-fn fed(subject: &Subject<'_>, at: Lengths) -> Result<Inputs, VerifyError> {
-    feeds(subject.model.graph(), subject.ports(), at, Padding::Right)
-}
 
 /// Leaves out caches of a window that no tokens fill; whether there are any.
 fn leave_unfilled(outputs: &mut Outputs, subject: &Subject<'_>, at: Lengths) -> bool {

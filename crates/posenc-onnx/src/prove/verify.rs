@@ -1,12 +1,13 @@
 //! Whole models in every runtime, and their rotations against the formula.
 
-use posenc_ir::{Dim, Model};
+use posenc_ir::{Dim, Model, Tensor};
 use posenc_runtime::{Backend, Optimization, RuntimeError};
 
 use super::bisect::{Side, bisect};
 use super::decode::decode;
 use super::error::VerifyError;
 use super::given::Given;
+use super::inputs;
 use super::inserted::{self, Inserted};
 use super::lengths;
 use super::options::{Bisect, VerifyOptions};
@@ -133,7 +134,14 @@ fn computed(
     let other = other.filter(|_| !is_resized);
     let other = other.map(|other| (other, detected(other, options)));
     let both = std::iter::once((model, &found)).chain(other.as_ref().map(|o| (o.0, &o.1)));
-    let lengths = lengths::lengths(&both.collect::<Vec<_>>(), options)?;
+    let fed = &options.inputs[..];
+    let lengths = match fed {
+        [] => lengths::lengths(&both.collect::<Vec<_>>(), options)?,
+        fed => {
+            inputs::check_names(both.map(|(model, _)| model.graph()), fed)?;
+            vec![inputs::lengths(&subject, fed)]
+        }
+    };
     let other = match &other {
         Some((other, found)) => Some(Subject::new(other, found, options)?),
         None => None,
@@ -148,10 +156,13 @@ fn computed(
     };
     let several = of(&lengths);
     let ran = several.run(targets);
-    let single: Vec<Lengths> = lengths
-        .iter()
-        .map(|at| subject.ports().alone(*at))
-        .collect();
+    let single: Vec<Lengths> = match fed {
+        [] => lengths
+            .iter()
+            .map(|at| subject.ports().alone(*at))
+            .collect(),
+        _ => lengths.clone(),
+    };
     let (comparison, mut whole) = match refusal(&ran).filter(|_| single != lengths) {
         None => (several, ran?),
         Some(why) => match of(&single).run(targets) {
@@ -171,6 +182,10 @@ fn computed(
     let mut report = whole.report(rotations.checks);
     if meaning == Meaning::NewFunction {
         let why = "outputs against those of the original, because a rewrite makes them differ";
+        report.unchecked.push(why.to_owned());
+    }
+    if !fed.is_empty() && subject.ports().has_past() {
+        let why = "prefill against decode, because the inputs of one run were given";
         report.unchecked.push(why.to_owned());
     }
     report.unchecked.extend(rotations.unchecked);
@@ -348,7 +363,7 @@ impl Comparison<'_> {
         let mut sweep = Sweep::new(
             self.subject,
             (self.other, self.moved),
-            self.lengths,
+            (self.lengths, &self.options.inputs),
             self.meaning,
         );
         let mut whole = WholeRuns::default();
@@ -381,6 +396,9 @@ impl Comparison<'_> {
         warnings: &mut Vec<String>,
     ) -> Result<Vec<Run>, VerifyError> {
         let mut rows = sweep.run(target)?;
+        if !self.options.inputs.is_empty() {
+            return Ok(rows);
+        }
         let longest = self.lengths.iter().map(|l| l.sequence).max().unwrap_or(0);
         match decode(self.subject, longest.min(DECODE), target) {
             Ok(stepped) => rows.extend(stepped),
@@ -412,10 +430,11 @@ impl Comparison<'_> {
             Optimization::On
         };
         let target = whole.targets[failed];
-        let a = side(self.subject, target, optimization);
+        let given = &self.options.inputs;
+        let a = side(self.subject, target, optimization, given);
         let b = match self.other {
-            Some(other) => side(other, target, optimization),
-            None => side(self.subject, first, Optimization::On),
+            Some(other) => side(other, target, optimization, given),
+            None => side(self.subject, first, Optimization::On, given),
         };
         run.first_divergence = bisect(&a, &b, *at, self.options)?;
         Ok(())
@@ -426,12 +445,14 @@ fn side<'a>(
     subject: &Subject<'a>,
     target: &'a RuntimeTarget<'a>,
     optimization: Optimization,
+    given: &'a [(String, Tensor)],
 ) -> Side<'a> {
     Side {
         model: subject.model,
         found: subject.found,
         target,
         optimization,
+        given,
     }
 }
 

@@ -19,7 +19,7 @@ use crate::inspect::entries;
 use crate::plan::selection::chosen;
 use crate::prove::invariants::check_same_sites;
 use crate::prove::tolerance;
-use crate::report::Guarantee;
+use crate::report::{Edit, Guarantee};
 use crate::request::{Request, Target};
 use posenc_encodings::families::rope::Rope;
 use posenc_encodings::inferred::Inferred;
@@ -114,15 +114,23 @@ fn reformed(
     }
     for options in others {
         let found = detect(&done.model, options);
-        let Some(Step { made, .. }) = step((&done.model, &found), options, request, wanted)? else {
+        let Some(Step { made, after }) = step((&done.model, &found), options, request, wanted)?
+        else {
             continue;
         };
-        let changed = Changed::of([], &made.applied);
+        let (sites, applied) = (&made.sites[..], &made.applied);
+        let own = own_edits((&done.model, &found), (&made.model, &after), sites, applied);
+        let changed = Changed::of([], applied);
         let Some(edit) = done.report.edits.first_mut() else {
-            let why = "its rotation has another form than in the branch before it, which has the one that is asked \
-                       for already";
-            let node = found.rotary[made.sites[0]].node;
-            return Err(refusal(why).at(done.model.graph().place(node)).into());
+            // The branch before it has that form already.
+            done.report.edits = own;
+            for (edit, at) in done.report.edits.iter_mut().zip(sites) {
+                name(&mut edit.from, found.rotary[*at].form);
+                name(&mut edit.to, form);
+            }
+            done.report.guarantee = done.report.guarantee.max(Guarantee::Rounding);
+            done.model = made.model;
+            continue;
         };
         edit.nodes_added += changed.nodes_added;
         edit.nodes_removed += changed.nodes_removed;
@@ -177,10 +185,7 @@ pub(super) fn tell(
     name: impl Fn(&mut Value, &RotarySite),
 ) {
     let before = &done.found;
-    let (from, to) = (entries(&done.model, before), entries(&model, &after));
-    let changed = sites.iter().map(|at| before.rotary[*at].site);
-    let changed = Changed::of(changed, applied);
-    let mut own = edits(before, &[changed], &from, &to, &|_| None);
+    let mut own = own_edits((&done.model, before), (&model, &after), sites, applied);
     let new = |old: &RotarySite| after.rotary.iter().find(|site| site.site == old.site);
     let pairs = sites.iter().map(|at| &before.rotary[*at]);
     let pairs: Vec<_> = pairs.filter_map(|old| Some((old, new(old)?))).collect();
@@ -205,6 +210,19 @@ pub(super) fn tell(
     done.report.limits.after.clone_from(&after.limits);
     done.model = model;
     done.found = after;
+}
+
+/// The edits of rotations at these places of what was found before.
+fn own_edits(
+    (before, found): (&Model, &Found),
+    (model, after): (&Model, &Found),
+    sites: &[usize],
+    applied: &Applied,
+) -> Vec<Edit> {
+    let (from, to) = (entries(before, found), entries(model, after));
+    let changed = sites.iter().map(|at| found.rotary[*at].site);
+    let changed = Changed::of(changed, applied);
+    edits(found, &[changed], &from, &to, &|_| None)
 }
 
 /// Converts the model to the first opset with `RotaryEmbedding`.

@@ -78,6 +78,13 @@ pub(super) fn apply(
             names.join(", ")
         ));
     }
+    if !made.defaults.is_empty() {
+        done.report.warnings.push(format!(
+            "weights that are inputs with a default have another order than before ({}): whoever feeds them has to \
+             put them in that order too",
+            made.defaults.join(", ")
+        ));
+    }
     let pair = Respelled {
         models: [done.model.clone(), made.model.clone()],
         of: done.model.clone(),

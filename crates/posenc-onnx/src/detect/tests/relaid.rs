@@ -232,15 +232,18 @@ fn weights_follow_however_queries_are_computed() {
 #[test]
 fn features_that_cannot_move_are_refused() {
     let ways: [(&str, fn(&mut Sketch, &str) -> String); 9] = [
-        ("which is no cache of keys, would have them", |s, x| {
-            let y = product(s, x);
-            let y = heads(s, &y);
-            let two = s.float(2.0);
-            let tapped = s.op("Mul", &[&y, &two]);
-            s.output(&tapped);
-            y
-        }),
-        ("offsets, which is no cache of keys", |s, x| {
+        (
+            "which is not known as a cache of keys, would have them",
+            |s, x| {
+                let y = product(s, x);
+                let y = heads(s, &y);
+                let two = s.float(2.0);
+                let tapped = s.op("Mul", &[&y, &two]);
+                s.output(&tapped);
+                y
+            },
+        ),
+        ("offsets, which is not known as a cache of keys", |s, x| {
             let b = s.input("offsets", DType::F32, &[&HIDDEN.to_string()]);
             let y = product(s, x);
             let y = s.op("Add", &[&y, &b]);
@@ -324,6 +327,47 @@ fn features_that_cannot_move_are_refused() {
         assert!(relaid(&model, Layout::Half).is_ok(), "{part}");
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn weights_that_a_caller_may_give_are_named() {
+    let query = |s: &mut Sketch, x: &str| {
+        let w = s.weights(&[HIDDEN, HIDDEN]);
+        let width = HIDDEN.to_string();
+        s.input(&w, DType::F32, &[&width, &width]);
+        let y = s.op("MatMul", &[x, &w]);
+        heads(s, &y)
+    };
+    let (_, done) = relaid(&projected(query), Layout::Interleaved).unwrap();
+    let warnings = done.report.warnings.join("\n");
+    assert!(
+        warnings.contains("weights that are inputs with a default"),
+        "{warnings}"
+    );
+    let (_, done) = relaid(&projected(|s, x| s.headed(x)), Layout::Interleaved).unwrap();
+    assert!(
+        done.report.warnings.is_empty(),
+        "{:?}",
+        done.report.warnings
+    );
+}
+
+#[test]
+fn what_gives_sizes_alone_stays() {
+    let model = projected(|s, x| {
+        let y = product(s, x);
+        let y = heads(s, &y);
+        // Halves of the features, of which nothing but their number is read.
+        let half = s.slice(&y, 3, [0, D / 2, 1]);
+        let dims = s.op("Shape", &[&half]);
+        let last = s.int(3);
+        let width = s.gather(&dims, &last, 0);
+        let width = s.cast(&width, DType::F32);
+        let width = s.op("Sqrt", &[&width]);
+        s.op("Div", &[&y, &width])
+    });
+    let (_, done) = relaid(&model, Layout::Interleaved).unwrap();
+    assert_eq!(differences(&done), Vec::<String>::new());
 }
 
 /// The payloads of the constants of a model, sorted.

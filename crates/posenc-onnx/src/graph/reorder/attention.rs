@@ -137,6 +137,11 @@ impl View<'_> {
                 all.extend([(End::In(3), Held::Head), (End::Out(1), Held::Head)]);
                 if node.op() == "GroupQueryAttention" {
                     all.extend(norms(node).map(|slot| (End::In(slot), Held::Head)));
+                    // Scales of keys of 8 bits, of each feature or of all.
+                    let scales = self.dims(End::In(12)).unwrap_or_default();
+                    if scales.iter().product::<usize>() > 1 {
+                        all.push((End::In(12), Held::Heads(kv_heads)));
+                    }
                 }
                 Some(all)
             }
@@ -190,7 +195,9 @@ impl Held {
         let last = dims.len().checked_sub(1)?;
         let on = |axis: usize| head.moved(|_| axis);
         Some(match self {
-            Self::Head => on(last),
+            Self::Head if dims[last] == head.of_axis(0)?.len() => on(last),
+            // Several features in each element.
+            Self::Head => return None,
             Self::Heads(heads) => on(last + 1).reshaped(&split(dims, heads)?, dims)?,
             Self::Packed { moved, others } => {
                 let width = dims[last] / (moved + others);

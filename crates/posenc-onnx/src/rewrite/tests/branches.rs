@@ -146,6 +146,53 @@ fn a_rotation_gets_another_form_in_every_branch() {
     assert_eq!(operators(&model)[0], 0);
 }
 
+/// A layer with rotated queries and keys, by operators or by one.
+fn turned(s: &mut Sketch, is_fused: bool) -> String {
+    let words = s.weights(&[30, HIDDEN]);
+    let x = s.gather(&words, "input_ids", 0);
+    let [cos, sin] = [f64::cos, f64::sin].map(|wave: fn(f64) -> f64| {
+        let angle = |i: usize| (i / 4) as f64 * 100f64.powf(-((i % 4) as f64) / 4.0);
+        s.floats(
+            &[40, 4],
+            (0..160).map(|i| wave(angle(i))).collect::<Vec<_>>(),
+        )
+    });
+    let [q, k] = [(); 2].map(|()| {
+        let x = s.headed(&x);
+        if is_fused {
+            return s.op("ms.RotaryEmbedding", &[&x, "position_ids", &cos, &sin]);
+        }
+        let [cos, sin] = [&cos, &sin].map(|table| {
+            let rows = s.gather(table, "position_ids", 0);
+            let both = s.concat(&[&rows, &rows], 2);
+            s.unsqueeze(&both, &[1])
+        });
+        let (first, second) = (s.slice(&x, 3, [0, 4, 1]), s.slice(&x, 3, [4, 8, 1]));
+        let second = s.op("Neg", &[&second]);
+        let other = s.concat(&[&second, &first], 3);
+        let (a, b) = (s.op("Mul", &[&x, &cos]), s.op("Mul", &[&other, &sin]));
+        s.op("Add", &[&a, &b])
+    });
+    let v = s.headed(&x);
+    s.weighted(&q, &k, &v)
+}
+
+#[test]
+fn branches_of_different_forms_get_one() {
+    let request = |form| Request {
+        form: Some(form),
+        ..Request::default()
+    };
+    for (form, count) in [(Form::Contrib, 4), (Form::Ops, 0)] {
+        let mut model = merged_of(|s| turned(s, true), |s| turned(s, false));
+        let done = rewrite(&mut model, &request(form)).unwrap();
+        assert_eq!(done.report.edits.len(), 1, "{:?}", done.report.edits);
+        let nodes = model.graph().nodes();
+        let rotating = nodes.filter(|(_, node)| node.op() == "RotaryEmbedding");
+        assert_eq!(rotating.count(), count, "{form}");
+    }
+}
+
 #[test]
 fn branches_keep_their_layout() {
     let mut request = Request::default();
