@@ -11,7 +11,7 @@ mod products;
 mod rules;
 mod spread;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use posenc_ir::eval::Trace;
 use posenc_ir::{Def, Graph, NodeId, Use, ValueId};
@@ -28,7 +28,7 @@ pub(crate) struct Reordered {
     /// Computed values, inputs and outputs.
     pub(crate) values: FxHashMap<ValueId, Order>,
     /// Constants, where they are read.
-    pub(crate) constants: FxHashMap<Use, Order>,
+    pub(crate) constants: BTreeMap<Use, Order>,
 }
 
 /// Why values cannot get another order.

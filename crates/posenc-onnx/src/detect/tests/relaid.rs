@@ -84,8 +84,11 @@ fn rope_gets_the_other_layout_however_it_is_written() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
+/// Queries `[batch, heads, sequence, size]` of the residual stream, before they are rotated.
+type Query = fn(&mut Sketch, &str) -> String;
+
 /// Attention whose queries come from `query` and are rotated in halves; keys are plain.
-fn projected(query: fn(&mut Sketch, &str) -> String) -> Model {
+fn projected(query: Query) -> Model {
     let mut s = Sketch::default();
     let x = s.embedded();
     let q = query(&mut s, &x);
@@ -114,7 +117,7 @@ fn product(s: &mut Sketch, x: &str) -> String {
 
 #[test]
 fn weights_follow_however_queries_are_computed() {
-    let ways: [(&str, fn(&mut Sketch, &str) -> String); 13] = [
+    let ways: [(&str, Query); 13] = [
         ("with a bias", |s, x| {
             let (y, b) = (product(s, x), s.weights(&[HIDDEN]));
             let y = s.op("Add", &[&y, &b]);
@@ -231,7 +234,7 @@ fn weights_follow_however_queries_are_computed() {
 
 #[test]
 fn features_that_cannot_move_are_refused() {
-    let ways: [(&str, fn(&mut Sketch, &str) -> String); 9] = [
+    let ways: [(&str, Query); 9] = [
         (
             "which is not known as a cache of keys, would have them",
             |s, x| {
