@@ -182,9 +182,9 @@ impl Planned<'_> {
         let flat = self.flat.clone();
         let request = self.request.clone();
         let spellings = self.spellings();
-        let options = (self.branches.len() == 1).then(|| self.branches[0].options.clone());
-        let each = self.branches.iter().map(|branch| branch.options.clone());
-        let each: Vec<Options> = each.collect();
+        let branches = self.branches.iter().map(|branch| branch.options.clone());
+        let branches: Vec<Options> = branches.collect();
+        let options = branches.first().filter(|_| branches.len() == 1).cloned();
         let recorded = recorded_original(self.input());
         let recorded = recorded.map(|(length, _)| length);
         let told = Told::of(&self.change, &self.branches, &self.request, recorded);
@@ -196,7 +196,7 @@ impl Planned<'_> {
         }
         let found = std::iter::once(&done.found).chain(&done.other_branches);
         if let Some(wanted) = target::wanted(&request, &done.model, found) {
-            done = form::apply(done, &each, &request, wanted).map_err(RewriteError::of_edit)?;
+            done = form::apply(done, &branches, &request, wanted).map_err(RewriteError::of_edit)?;
         }
         done.told = told;
         if let Some(left_out) = left_out {

@@ -89,6 +89,20 @@ fn given_inputs_are_run_on() {
 }
 
 #[test]
+fn the_given_numbers_are_those_that_are_fed() {
+    let folder = Folder::new();
+    let far: Vec<u8> = (0..21i64).flat_map(|n| (n + 1000).to_le_bytes()).collect();
+    let ones: Vec<u8> = (0..21).flat_map(|_| 1i64.to_le_bytes()).collect();
+    let arrays = [
+        ("input_ids", "<i8", "(3, 7)", far),
+        ("attention_mask", "<i8", "(3, 7)", ones),
+    ];
+    let file = folder.file("in.npz", saved(&arrays));
+    let ran = run(["verify", MODEL, "--inputs", &file, "--provider", "tract"]);
+    assert_ne!(ran.code, 0, "the vocabulary has 53 words: {}", ran.out);
+}
+
+#[test]
 fn inputs_that_do_not_fit_are_exit_2_and_named() {
     let folder = Folder::new();
     let mask = || ("attention_mask", "<i8", "(3, 7)", ids(21));

@@ -6,25 +6,22 @@
 //! of Meta's Llama).
 
 use posenc_encodings::kind::{Form, Layout};
-use posenc_ir::{Applied, Def, Emitter, Model, NodeId, Payload, Tensor, Use, ValueId};
+use posenc_ir::{Def, Emitter, NodeId, Payload, Tensor, Use, ValueId};
 use rustc_hash::FxHashSet;
 
-use super::form::{Part, write};
+use super::form::{Part, Reformed, write};
 use crate::detect::context::Context;
 use crate::detect::{RotaryOperand, RotarySite};
 use crate::error::{Refusal, RefusalKind, RewriteError};
 use crate::graph::lane::Lane;
 use crate::graph::ports::Role;
 use crate::graph::region::reads;
-use crate::graph::reorder::{Edges, Order, Reordered, reordered};
+use crate::graph::reorder::{Order, Reordered, Rotating, reordered};
 
 /// A model whose rotations have another layout.
 #[derive(Debug)]
 pub(crate) struct Relaid {
-    pub(crate) model: Model,
-    pub(crate) applied: Applied,
-    /// The sites that were changed, as places in [`Found::rotary`](crate::detect::Found::rotary).
-    pub(crate) sites: Vec<usize>,
+    pub(crate) made: Reformed,
     /// The inputs and outputs whose features are in the other order, with that order: keys of earlier steps.
     pub(crate) moved: Vec<(String, Order)>,
     /// The inputs whose defaults got another order: weights that a caller may give.
@@ -58,7 +55,7 @@ pub(crate) fn relay(
     let mut work = Work {
         context,
         layout,
-        edges: Edges::default(),
+        rotating: Rotating::default(),
         seeds: vec![],
         parts: vec![],
     };
@@ -66,12 +63,13 @@ pub(crate) fn relay(
         work.site(&found.rotary[*at])?;
     }
     let Work {
-        edges,
+        rotating,
         seeds,
         parts,
         ..
     } = work;
-    let made = reordered(graph, &found.trace, seeds, &edges);
+    let source = (graph, context.model.opset());
+    let made = reordered(source, &found.trace, seeds, &rotating);
     let made = made.map_err(|why| stuck(context, why.node, &why.why))?;
     let moved = ends(context, &sites, &made)?;
     let defaults = defaults(context, &made);
@@ -79,10 +77,13 @@ pub(crate) fn relay(
     write(context, &mut out, Form::Ops, Some(layout), parts)?;
     constants(context, &mut out, &made)?;
     let (model, applied) = context.model.clone().with_patch(out.finish())?;
-    Ok(Some(Relaid {
+    let made = Reformed {
         model,
         applied,
         sites,
+    };
+    Ok(Some(Relaid {
+        made,
         moved,
         defaults,
     }))
@@ -104,7 +105,7 @@ fn stuck(context: &Context<'_>, node: NodeId, why: &str) -> RewriteError {
 struct Work<'a> {
     context: &'a Context<'a>,
     layout: Layout,
-    edges: Edges,
+    rotating: Rotating,
     seeds: Vec<(ValueId, NodeId, Order)>,
     parts: Vec<Part<'a>>,
 }
@@ -118,7 +119,7 @@ impl<'a> Work<'a> {
             return self.side(&site.key);
         };
         let id = self.context.site(site.site).node;
-        if !self.edges.rotating.insert(id) {
+        if !self.rotating.turned.insert(id) {
             return Ok(());
         }
         let node = graph.node(id);
@@ -176,7 +177,7 @@ impl<'a> Work<'a> {
             let name = graph.name(*value);
             return refuse(&format!("{name} is read outside of its rotation too"));
         }
-        self.edges.replaced.extend(inner);
+        self.rotating.replaced.extend(inner);
         for (value, lane) in [
             (region.input, region.input_lane),
             (region.output, region.output_lane),
@@ -193,7 +194,7 @@ impl<'a> Work<'a> {
     /// A rotation by an operator of its own.
     fn operator(&mut self, side: &RotaryOperand, id: NodeId) -> Result<(), RewriteError> {
         let node = self.context.graph().node(id);
-        if !self.edges.rotating.insert(id) {
+        if !self.rotating.turned.insert(id) {
             return Ok(());
         }
         let value = node.input(0).map(|value| (value, self.context.dims(value)));
@@ -234,13 +235,16 @@ impl<'a> Work<'a> {
 
     /// The order of the features of one head.
     fn head(&self, side: &RotaryOperand, width: usize) -> Order {
-        let pairs = side.rotation.rope.pairs.len();
-        let from = (0..width).map(|to| match self.layout {
-            _ if to >= 2 * pairs => to,
-            Layout::Interleaved => to / 2 + (to % 2) * pairs,
-            Layout::Half => 2 * (to % pairs) + to / pairs,
-        });
-        Order::along(0, from.collect())
+        let count = side.rotation.rope.pairs.len();
+        let mut from: Vec<usize> = (0..width).collect();
+        let pairs = self
+            .layout
+            .pairs(count)
+            .zip(self.layout.other().pairs(count));
+        for (new, old) in pairs {
+            (from[new.0], from[new.1]) = old;
+        }
+        Order::along(0, from)
     }
 }
 

@@ -14,10 +14,9 @@ use crate::plan::rescale;
 use crate::plan::resize::Wanted;
 use crate::plan::swap::SwapPlan;
 use crate::record::record;
-use crate::rewrite::form::name;
+use crate::rewrite::form::{each_rotation, name};
 use crate::rewrite::{Planned, describe};
 use posenc_encodings::inferred::{self, Inferred};
-use posenc_encodings::kind::Layout;
 
 /// What a request changes in a model. Nothing is edited before [`apply`](Self::apply).
 ///
@@ -249,7 +248,7 @@ fn reformed(planned: &Planned<'_>, found: &Found) -> Vec<PlannedEdit> {
             name(&mut to, form);
         }
         if let Some(layout) = layout {
-            relaid(&mut to, layout);
+            each_rotation(&mut to, &|one| one["params"]["layout"] = json!(layout));
         }
         Some(PlannedEdit {
             site: found.attention[site.site].name.clone(),
@@ -258,19 +257,6 @@ fn reformed(planned: &Planned<'_>, found: &Found) -> Vec<PlannedEdit> {
         })
     };
     found.rotary.iter().filter_map(edit).collect()
-}
-
-/// Names the layout of the rotation in a description.
-fn relaid(described: &mut Value, layout: Layout) {
-    match described {
-        Value::Array(all) => {
-            for one in all.iter_mut().filter(|one| one["kind"] == "rope") {
-                one["params"]["layout"] = json!(layout);
-            }
-        }
-        Value::Object(_) => described["params"]["layout"] = json!(layout),
-        _ => {}
-    }
 }
 
 /// The sites that get another encoding.

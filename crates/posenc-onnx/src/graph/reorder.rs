@@ -38,32 +38,34 @@ pub(crate) struct Stuck {
     pub(crate) why: String,
 }
 
-/// What is not followed.
+/// The nodes of rotations, which will rotate features in the new order.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Edges {
-    /// Nodes that others will replace.
+pub(crate) struct Rotating {
+    /// Plain operators, which others will replace: they are not followed.
     pub(crate) replaced: FxHashSet<NodeId>,
-    /// Nodes that will rotate features in the new order.
-    pub(crate) rotating: FxHashSet<NodeId>,
+    /// Operators that rotate, which will do so in another layout.
+    pub(crate) turned: FxHashSet<NodeId>,
 }
 
-/// Gives values an order, and everything that depends on it.
+/// Gives values an order, and everything that depends on it. Each of the `seeds` is a value with the node that needs
+/// it in that order; `opset` is the version of ai.onnx.
 ///
 /// # Errors
-/// Where a node can have it in none of its values.
+/// Where a node does not take its values in the orders that they get.
 pub(crate) fn reordered(
-    graph: &Graph,
+    (graph, opset): (&Graph, i64),
     trace: &Trace,
     seeds: Vec<(ValueId, NodeId, Order)>,
-    edges: &Edges,
+    rotating: &Rotating,
 ) -> Result<Reordered, Stuck> {
     let order = graph.order(graph.main()).unwrap_or_default();
     let outputs = graph.scope(graph.main()).outputs().to_vec();
     let live = above(graph, outputs, |_| true);
     let mut walk = Walk {
         graph,
+        opset,
         trace,
-        edges,
+        rotating,
         live: live.into_iter().collect(),
         places: order
             .into_iter()
@@ -84,8 +86,9 @@ pub(crate) fn reordered(
 
 struct Walk<'a> {
     graph: &'a Graph,
+    opset: i64,
     trace: &'a Trace,
-    edges: &'a Edges,
+    rotating: &'a Rotating,
     /// The values whose elements reach an output, and not their sizes alone.
     live: FxHashSet<ValueId>,
     /// Where nodes stand in the order of computation.
@@ -128,24 +131,30 @@ impl Walk<'_> {
         Ok(())
     }
 
+    fn view(&self, id: NodeId) -> View<'_> {
+        View {
+            graph: self.graph,
+            opset: self.opset,
+            trace: self.trace,
+            live: &self.live,
+            id,
+            is_turned: self.rotating.turned.contains(&id),
+        }
+    }
+
     fn spread(&mut self, id: NodeId, end: End, order: &Order) -> Result<(), Stuck> {
         let mut outputs = self.graph.node(id).outputs().iter().flatten();
         let is_live = outputs.any(|value| self.live.contains(value));
-        if self.edges.replaced.contains(&id) || !is_live {
+        if self.rotating.replaced.contains(&id) || !is_live {
             return Ok(());
         }
-        let view = View {
-            graph: self.graph,
-            trace: self.trace,
-            id,
-            rotates: self.edges.rotating.contains(&id),
-        };
+        let (node, view) = (self.graph.node(id), self.view(id));
         let stuck = |why| Stuck { node: id, why };
         let spread = view.spread(end, order).map_err(stuck)?;
         for (end, order) in spread.ends {
             let (value, at) = match end {
-                End::In(slot) => (view.node().input(slot), Some(Use::new(id, slot))),
-                End::Out(slot) => (view.node().output(slot), None),
+                End::In(slot) => (node.input(slot), Some(Use::new(id, slot))),
+                End::Out(slot) => (node.output(slot), None),
             };
             if let Some(value) = value {
                 self.give(value, at, order, id)?;
@@ -189,8 +198,16 @@ impl Walk<'_> {
                 Some(_) => Err(conflict()),
             };
         }
+        let dims = self.trace.get(value).dims.as_deref();
         match self.made.values.get(&value) {
             None if order.is_unmoved() => Ok(()),
+            None if dims.is_none_or(|dims| !order.fits(dims)) => Err(Stuck {
+                node,
+                why: format!(
+                    "{} has other features than those that move",
+                    self.graph.name(value)
+                ),
+            }),
             None => {
                 let is_own = self.graph.value(value).scope() == self.graph.main();
                 let is_edge = match self.graph.value(value).def() {
@@ -219,17 +236,10 @@ impl Walk<'_> {
         let (mut parts, mut others) = (vec![], false);
         let mut first = None;
         for at in self.graph.uses(value) {
-            let view = View {
-                graph: self.graph,
-                trace: self.trace,
-                id: at.node,
-                rotates: false,
-            };
-            let parts_of = view.parts(at.slot(), axis).into_iter();
-            for part in parts_of.filter(|part| !part.from.is_empty()) {
+            for part in self.view(at.node).parts(at.slot(), axis) {
                 match self.made.values.get(&part.value) {
                     Some(order) => {
-                        first = first.or(Some(at.node));
+                        first = first.or(Some(*at));
                         let order = part.lift(order, axis);
                         parts.push((part.from, order));
                     }
@@ -240,7 +250,7 @@ impl Walk<'_> {
                 }
             }
         }
-        let Some(node) = first else {
+        let Some(at) = first else {
             return Ok(());
         };
         let uniform = parts[0].1.clone();
@@ -254,30 +264,20 @@ impl Walk<'_> {
                 "the parts of {} would need its features in different orders",
                 self.graph.name(value)
             );
-            return Err(Stuck { node, why });
+            return Err(Stuck { node: at.node, why });
         };
-        let slot = |at: &&Use| at.node == node;
-        let at = self.graph.uses(value).iter().find(slot).copied();
-        self.give(value, at, order, node)
+        self.give(value, Some(at), order, at.node)
     }
 
     /// The order of what a node joins from parts.
     fn join(&mut self, id: NodeId) -> Result<(), Stuck> {
-        let node = self.graph.node(id);
-        let view = View {
-            graph: self.graph,
-            trace: self.trace,
-            id,
-            rotates: false,
-        };
+        let (node, view) = (self.graph.node(id), self.view(id));
         let stuck = |why: &str| Stuck {
             node: id,
             why: why.to_owned(),
         };
-        let (Some(value), Some(dims)) = (node.output(0), view.dims(End::Out(0))) else {
-            return Err(stuck("the sizes of what it joins are unknown"));
-        };
-        let Some((axis, blocks)) = view.blocks() else {
+        let value = node.output(0).zip(view.dims(End::Out(0)));
+        let Some(((value, dims), (axis, blocks))) = value.zip(view.blocks()) else {
             return Err(stuck("the sizes of what it joins are unknown"));
         };
         let mut parts = vec![];

@@ -158,12 +158,8 @@ fn inserted(params: &Params) -> Option<(Rope, Vec<(usize, usize)>)> {
     let theta = params.get("theta")?.as_f64()?;
     let rope = Rope::new(theta, count("rotary_dim")?, count("head_dim")?).ok()?;
     let layout: Layout = serde_json::from_value(params.get("layout")?.clone()).ok()?;
-    let half = rope.pairs();
-    let pair = |i: usize| match layout {
-        Layout::Half => (i, i + half),
-        Layout::Interleaved => (2 * i, 2 * i + 1),
-    };
-    Some((rope, (0..half).map(pair).collect()))
+    let pairs = layout.pairs(rope.pairs()).collect();
+    Some((rope, pairs))
 }
 
 /// The smallest of the limits on the model's length.

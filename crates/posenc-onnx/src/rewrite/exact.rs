@@ -6,6 +6,7 @@
 use posenc_ir::Model;
 use serde_json::{Value, json};
 
+use super::form::each_rotation;
 use super::rewritten::Rewritten;
 use super::summary::{Changed, edits};
 use crate::detect::branches::{Branch, branches as branches_of};
@@ -106,11 +107,5 @@ impl LeftOut {
 
 /// Says of the rotation in a description that it is computed from quantized numbers.
 fn mark(described: &mut Value) {
-    match described {
-        Value::Array(all) => all.iter_mut().for_each(mark),
-        Value::Object(_) if described["kind"] == "rope" => {
-            described["params"]["quantized"] = json!(true);
-        }
-        _ => {}
-    }
+    each_rotation(described, &|one| one["params"]["quantized"] = json!(true));
 }

@@ -1,6 +1,6 @@
 //! Rotations in another form, after everything else has changed.
 
-use posenc_ir::{Applied, Model, NodeId};
+use posenc_ir::{Model, NodeId};
 use rustc_hash::FxHashSet;
 use serde_json::{Value, json};
 
@@ -102,39 +102,30 @@ fn reformed(
     if form == Form::Onnx && done.model.opset() < STANDARD {
         raise_opset(&mut done, first)?;
     }
-    if let Some(Step { made, after }) = step((&done.model, &done.found), first, request, wanted)? {
+    if let Some((made, after)) = step((&done.model, &done.found), first, request, wanted)? {
         if let Some(target) = wanted.target {
             let told = Inferred::new("form", form.name(), format!("target {target}"));
             done.report.inferred.push(told);
         }
-        let sites = (&made.sites[..], &made.applied);
-        tell(&mut done, (made.model, after), sites, |described, at| {
-            name(described, at.form);
+        tell(&mut done, made, after, |described, at| {
+            name(described, at.form)
         });
     }
     for options in others {
         let found = detect(&done.model, options);
-        let Some(Step { made, after }) = step((&done.model, &found), options, request, wanted)?
-        else {
+        let Some((made, after)) = step((&done.model, &found), options, request, wanted)? else {
             continue;
         };
-        let (sites, applied) = (&made.sites[..], &made.applied);
-        let own = own_edits((&done.model, &found), (&made.model, &after), sites, applied);
-        let changed = Changed::of([], applied);
-        let Some(edit) = done.report.edits.first_mut() else {
+        match done.report.edits.first_mut() {
+            Some(edit) => add(edit, &Changed::of([], &made.applied)),
             // The branch before it has that form already.
-            done.report.edits = own;
-            for (edit, at) in done.report.edits.iter_mut().zip(sites) {
-                name(&mut edit.from, found.rotary[*at].form);
-                name(&mut edit.to, form);
+            None => {
+                let named = |described: &mut Value, at: &RotarySite| name(described, at.form);
+                let own = own_edits((&done.model, &found), (&made, &after), named);
+                done.report.edits = own.into_iter().map(|(edit, _)| edit).collect();
             }
-            done.report.guarantee = done.report.guarantee.max(Guarantee::Rounding);
-            done.model = made.model;
-            continue;
-        };
-        edit.nodes_added += changed.nodes_added;
-        edit.nodes_removed += changed.nodes_removed;
-        edit.initializers_changed += changed.constants;
+        }
+        done.report.guarantee = done.report.guarantee.max(Guarantee::Rounding);
         done.model = made.model;
     }
     if !others.is_empty() {
@@ -144,57 +135,59 @@ fn reformed(
     Ok(done)
 }
 
-/// A model whose rotations of one branch have another form, and what is found in that branch.
-struct Step {
-    made: Reformed,
-    after: Found,
-}
-
-/// Gives the rotations of one branch a form; `None` where all have it.
+/// Gives the rotations of one branch a form, and says what is found in it then; `None` where all have it.
 fn step(
     (model, found): (&Model, &Found),
     options: &Options,
     request: &Request,
     wanted: Wanted,
-) -> Result<Option<Step>, RewriteError> {
+) -> Result<Option<(Reformed, Found)>, RewriteError> {
     let context = Context { model, found };
     let covers = |site: usize| wanted.covers(request, &found.attention[site]);
     let Some(made) = reform(&context, wanted.form, covers)? else {
         return Ok(None);
     };
+    let meant = |old: &RotarySite| (wanted.form, old.query.rotation.rope.layout);
+    let after = read_back(&made, found, (options, "form"), meant)?;
+    Ok(Some((made, after)))
+}
+
+/// What is found in a model whose rotations have another `form` or `layout`: `meant` says which, of a rotation before.
+///
+/// # Errors
+/// Where it is not the same but for that.
+pub(super) fn read_back(
+    made: &Reformed,
+    before: &Found,
+    (options, what): (&Options, &str),
+    meant: impl Fn(&RotarySite) -> (Form, Option<Layout>),
+) -> Result<Found, RewriteError> {
     let after = detect(&made.model, options);
     let result = Context {
         model: &made.model,
         found: &after,
     };
-    check_same_sites(&result, found, "with rotations in another form")?;
+    check_same_sites(
+        &result,
+        before,
+        &format!("with rotations in another {what}"),
+    )?;
     for at in &made.sites {
-        let old = &found.rotary[*at];
-        let layout = old.query.rotation.rope.layout;
-        check(&result, found, old, (wanted.form, layout))?;
+        let old = &before.rotary[*at];
+        check(&result, before, old, meant(old))?;
     }
-    Ok(Some(Step { made, after }))
+    Ok(after)
 }
 
-/// Puts rotations that compute the same, at these places of what was found, into a result. `name` tells them apart
-/// in a description.
+/// Puts rotations that compute the same into a result. `name` tells them apart in a description.
 pub(super) fn tell(
     done: &mut Rewritten,
-    (model, after): (Model, Found),
-    (sites, applied): (&[usize], &Applied),
+    made: Reformed,
+    after: Found,
     name: impl Fn(&mut Value, &RotarySite),
 ) {
-    let before = &done.found;
-    let mut own = own_edits((&done.model, before), (&model, &after), sites, applied);
-    let new = |old: &RotarySite| after.rotary.iter().find(|site| site.site == old.site);
-    let pairs = sites.iter().map(|at| &before.rotary[*at]);
-    let pairs: Vec<_> = pairs.filter_map(|old| Some((old, new(old)?))).collect();
-    for (edit, (old, new)) in own.iter_mut().zip(&pairs) {
-        name(&mut edit.from, old);
-        name(&mut edit.to, new);
-    }
-    done.report.guarantee = done.report.guarantee.max(Guarantee::Rounding);
-    for (edit, (_, new)) in own.into_iter().zip(pairs) {
+    let own = own_edits((&done.model, &done.found), (&made, &after), &name);
+    for (edit, new) in own {
         let mut all = done.report.edits.iter_mut();
         // What was changed before is told once.
         match all.find(|known| known.site == edit.site) {
@@ -207,22 +200,37 @@ pub(super) fn tell(
             None => done.report.edits.push(edit),
         }
     }
+    done.report.guarantee = done.report.guarantee.max(Guarantee::Rounding);
     done.report.limits.after.clone_from(&after.limits);
-    done.model = model;
+    done.model = made.model;
     done.found = after;
 }
 
-/// The edits of rotations at these places of what was found before.
-fn own_edits(
-    (before, found): (&Model, &Found),
-    (model, after): (&Model, &Found),
-    sites: &[usize],
-    applied: &Applied,
-) -> Vec<Edit> {
-    let (from, to) = (entries(before, found), entries(model, after));
-    let changed = sites.iter().map(|at| found.rotary[*at].site);
-    let changed = Changed::of(changed, applied);
-    edits(found, &[changed], &from, &to, &|_| None)
+/// The edits that rotations got, each with the rotation that is there now.
+fn own_edits<'a>(
+    (model, before): (&Model, &Found),
+    (made, after): (&Reformed, &'a Found),
+    name: impl Fn(&mut Value, &RotarySite),
+) -> Vec<(Edit, &'a RotarySite)> {
+    let (from, to) = (entries(model, before), entries(&made.model, after));
+    let sites = made.sites.iter().map(|at| before.rotary[*at].site);
+    let changed = Changed::of(sites, &made.applied);
+    let all = edits(before, &[changed], &from, &to, &|_| None).into_iter();
+    let named = all.zip(&made.sites).filter_map(|(mut edit, at)| {
+        let old = &before.rotary[*at];
+        let new = after.rotary.iter().find(|site| site.site == old.site)?;
+        name(&mut edit.from, old);
+        name(&mut edit.to, new);
+        Some((edit, new))
+    });
+    named.collect()
+}
+
+/// Counts what else changed with an edit.
+fn add(edit: &mut Edit, more: &Changed<'_>) {
+    edit.nodes_added += more.nodes_added;
+    edit.nodes_removed += more.nodes_removed;
+    edit.initializers_changed += more.constants;
 }
 
 /// Converts the model to the first opset with `RotaryEmbedding`.
@@ -297,19 +305,20 @@ fn check_read(
 
 /// Names the form of the rotation in a description.
 pub(crate) fn name(described: &mut Value, form: Form) {
+    each_rotation(described, &|one| one["form"] = json!(form));
+}
+
+/// Changes the rotation in a description, among other encodings or alone.
+pub(crate) fn each_rotation(described: &mut Value, change: &dyn Fn(&mut Value)) {
     match described {
-        Value::Array(all) => {
-            for one in all.iter_mut().filter(|one| one["kind"] == "rope") {
-                one["form"] = json!(form);
-            }
-        }
-        Value::Object(_) => described["form"] = json!(form),
+        Value::Array(all) => all.iter_mut().for_each(|one| each_rotation(one, change)),
+        Value::Object(_) if described["kind"] == "rope" => change(described),
         _ => {}
     }
 }
 
 /// Compares a rotation, which is to have a form and a layout, with that of the model before.
-pub(super) fn check(
+fn check(
     context: &Context<'_>,
     before: &Found,
     old: &RotarySite,
@@ -327,24 +336,20 @@ pub(super) fn check(
     let allowed = tolerance::of_frequencies(dtype);
     let sides = [(&old.query, &new.query), (&old.key, &new.key)];
     let is_same = sides.iter().all(|(old, new)| {
-        is_close(
-            &relaid(&old.rotation.rope, layout),
-            &new.rotation.rope,
-            allowed,
-        )
+        let old = relaid(&old.rotation.rope, layout);
+        is_close(&old, &new.rotation.rope, allowed)
     });
     let far = noise([&old.query.rotation, &new.query.rotation], allowed);
-    let switches =
-        match (&old.switch, &new.switch) {
-            (None, None) => true,
-            (Some(old), Some(new)) => {
-                old.original_length == new.original_length
-                    && old.beyond.iter().zip(&new.beyond).all(|(old, new)| {
-                        old.0 == new.0 && far.covers(&relaid(&old.1, layout), &new.1)
-                    })
-            }
-            _ => false,
-        };
+    let switches = match (&old.switch, &new.switch) {
+        (None, None) => true,
+        (Some(old), Some(new)) => {
+            let mut beyond = old.beyond.iter().zip(&new.beyond);
+            old.original_length == new.original_length
+                && beyond
+                    .all(|(old, new)| old.0 == new.0 && far.covers(&relaid(&old.1, layout), &new.1))
+        }
+        _ => false,
+    };
     if !is_same || !switches || old.streams != new.streams {
         return refuse("its rotation is another one in the other form");
     }
@@ -354,16 +359,10 @@ pub(super) fn check(
 /// The rotation with the pairs of a layout.
 fn relaid(rope: &Rope, layout: Option<Layout>) -> Rope {
     let mut rope = rope.clone();
-    let Some(other) = layout.filter(|_| rope.layout != layout) else {
-        return rope;
-    };
-    let count = rope.pairs.len();
-    let pair = |i: usize| match other {
-        Layout::Half => (i, i + count),
-        Layout::Interleaved => (2 * i, 2 * i + 1),
-    };
-    rope.pairs = (0..count).map(pair).collect();
-    rope.layout = layout;
+    if let Some(other) = layout.filter(|_| rope.layout != layout) {
+        rope.pairs = other.pairs(rope.pairs.len()).collect();
+        rope.layout = layout;
+    }
     rope
 }
 

@@ -1,16 +1,15 @@
 //! Rotations of other pairs of features, which compute the same.
 
 use posenc_encodings::kind::Layout;
-use serde_json::Value;
 
-use super::form::{check, tell};
+use super::form::{read_back, tell};
 use super::rewritten::{Respelled, Rewritten};
 use crate::detect::context::Context;
-use crate::detect::{Options, detect};
-use crate::edit::layout::relay;
+use crate::detect::finding::Finding;
+use crate::detect::{Options, RotarySite};
+use crate::edit::layout::{Relaid, relay};
 use crate::error::{Refusal, RefusalKind, RewriteError};
 use crate::plan::selection::chosen;
-use crate::prove::invariants::check_same_sites;
 use crate::request::Request;
 
 /// Gives the rotations of a result a layout. `options` are those of the only branch. Also returns the models before
@@ -43,11 +42,11 @@ pub(super) fn apply(
         );
         return Err(refusal(&why).at(context.graph().place(unread.node)).into());
     }
-    if let Some(axial) = before.axial.first() {
+    let axial = before.axial.iter().map(|axial| &axial.finding);
+    let mut axial = axial.filter(|own| own.sites.iter().any(|site| covers(*site)));
+    if let Some(node) = axial.next().and_then(Finding::node) {
         let why = "rotations by rows and columns keep their layout";
-        let node = axial.finding.node();
-        let place = node.map(|node| context.graph().place(node));
-        return Err(place.into_iter().fold(refusal(why), Refusal::at).into());
+        return Err(refusal(why).at(context.graph().place(node)).into());
     }
     if before.rotary.is_empty() {
         let why = "only rotations have a layout that weights can follow, and the model has none";
@@ -57,41 +56,37 @@ pub(super) fn apply(
         let why = "rotations in the branches of a model keep their layout";
         return Err(refusal(why).into());
     };
-    let Some(made) = relay(&context, layout, covers)? else {
+    let Some(Relaid {
+        made,
+        moved,
+        defaults,
+    }) = relay(&context, layout, covers)?
+    else {
         return Ok((done, None));
     };
-    let after = detect(&made.model, options);
-    let result = Context {
-        model: &made.model,
-        found: &after,
-    };
-    check_same_sites(&result, before, "with rotations in another layout")?;
-    for at in &made.sites {
-        let old = &before.rotary[*at];
-        check(&result, before, old, (old.form, Some(layout)))?;
-    }
-    if !made.moved.is_empty() {
-        let names: Vec<&str> = made.moved.iter().map(|(name, _)| &**name).collect();
+    let meant = |old: &RotarySite| (old.form, Some(layout));
+    let after = read_back(&made, before, (options, "layout"), meant)?;
+    if !moved.is_empty() {
+        let names: Vec<&str> = moved.iter().map(|(name, _)| &**name).collect();
         done.report.warnings.push(format!(
             "keys in caches have their features in another order than before ({}): caches of the model before \
              do not fit, and models that share caches with it need the same layout",
             names.join(", ")
         ));
     }
-    if !made.defaults.is_empty() {
+    if !defaults.is_empty() {
         done.report.warnings.push(format!(
             "weights that are inputs with a default have another order than before ({}): whoever feeds them has to \
              put them in that order too",
-            made.defaults.join(", ")
+            defaults.join(", ")
         ));
     }
     let pair = Respelled {
         models: [done.model.clone(), made.model.clone()],
         of: done.model.clone(),
         found: before.clone(),
-        moved: made.moved,
+        moved,
     };
-    let sites = (&made.sites[..], &made.applied);
-    tell(&mut done, (made.model, after), sites, |_: &mut Value, _| {});
+    tell(&mut done, made, after, |_, _| {});
     Ok((done, Some(pair)))
 }

@@ -33,7 +33,7 @@ impl View<'_> {
         order: &Order,
     ) -> Result<Spread, String> {
         let node = self.node();
-        if !self.rotates && self.int("do_rotary").unwrap_or(0) != 0 {
+        if !self.is_turned && self.int("do_rotary").unwrap_or(0) != 0 {
             return Err("it rotates features, and keeps their order".to_owned());
         }
         let own = held.iter().find(|(own, _)| *own == end);
@@ -110,7 +110,6 @@ impl View<'_> {
                     moved: 2 * heads,
                     others: heads,
                 };
-                // Without an order of the features in memory that differs from that of the others.
                 Some(vec![
                     (End::In(0), Held::Heads(heads)),
                     (End::In(1), apart(1, heads)),

@@ -1,6 +1,8 @@
 //! Operators that move elements.
 
+use ndarray::ArrayD;
 use posenc_ir::ValueId;
+use posenc_ir::eval::{Budget, Value, apply};
 
 use super::order::Order;
 use super::rules::View;
@@ -97,89 +99,75 @@ impl View<'_> {
         }
     }
 
-    /// The parts of its input that a node reads along an axis.
+    /// The parts of its input that a node reads along an axis, where each is fixed and counts.
     pub(super) fn parts(&self, slot: usize, axis: usize) -> Vec<Part> {
         let node = self.node();
         let is_own = slot == 0 && node.domain().is_empty() && self.part_axis() == Ok(axis);
-        if !is_own || !matches!(node.op(), "Slice" | "Split" | "Gather") {
+        let selects = matches!(node.op(), "Slice" | "Split") || self.picks().is_some_and(|n| n < 2);
+        if !is_own || !selects {
             return vec![];
         }
-        let outputs = node.outputs().iter().enumerate();
-        let outputs = outputs.filter_map(|(at, v)| Some((at, (*v)?)));
-        let is_read =
-            |v: &ValueId| !self.graph.uses(*v).is_empty() || self.graph.value(*v).is_output();
-        let mut parts = vec![];
-        let is_single = node.op() == "Gather" && self.dims(End::In(1)) == Some(&[]);
-        for (at, value) in outputs.filter(|(_, v)| is_read(v)) {
-            let from = self.places(at, axis);
-            parts.extend(from.map(|from| Part {
+        let is_single = self.picks() == Some(0);
+        let outputs = self.live_outputs();
+        let parts = outputs.filter_map(|(at, value)| {
+            let from = self.places(at, axis).filter(|from| !from.is_empty())?;
+            Some(Part {
                 value,
                 from,
                 is_single,
-            }));
-        }
-        parts
+            })
+        });
+        parts.collect()
     }
 
-    /// Where an output lies in the input along an axis; `None` where it is not fixed.
+    /// The outputs whose elements reach an output of the graph.
+    fn live_outputs(&self) -> impl Iterator<Item = (usize, ValueId)> {
+        let outputs = self.node().outputs().iter().enumerate();
+        let outputs = outputs.filter_map(|(at, v)| Some((at, (*v)?)));
+        outputs.filter(|(_, v)| self.live.contains(v))
+    }
+
+    /// How many axes the indices of a `Gather` have; `None` for other operators.
+    fn picks(&self) -> Option<usize> {
+        let indices = self
+            .dims(End::In(1))
+            .filter(|_| self.node().op() == "Gather");
+        indices.map(<[usize]>::len)
+    }
+
+    /// Where an output lies in the input along an axis: what the node makes of the numbers of the places. `None` where
+    /// that is not fixed, or a place is read twice.
     fn places(&self, output: usize, axis: usize) -> Option<Vec<usize>> {
-        let size = *self.dims(End::In(0))?.get(axis)?;
         let node = self.node();
-        match node.op() {
-            "Split" => {
-                let length = |at: usize| Some(*self.dims(End::Out(at))?.get(axis)?);
-                let before: Option<Vec<usize>> = (0..output).map(length).collect();
-                let start: usize = before?.into_iter().sum();
-                Some((start..start + length(output)?).collect())
-            }
-            "Gather" => {
-                let picks = self.trace.get(node.input(1)?).to_i64()?;
-                let wrap = |n: &i64| self.axis(*n, size).ok();
-                let picks: Option<Vec<usize>> = picks.iter().map(wrap).collect();
-                let mut seen = vec![false; size];
-                let is_new = |at: &usize| !std::mem::replace(&mut seen[*at], true);
-                picks.filter(|all| all.iter().all(is_new))
-            }
-            _ => {
-                let starts = self.list(1, "starts")?;
-                let all: Vec<i64> = (0..starts.len() as i64).collect();
-                let axes = self.list(3, "axes").unwrap_or(all);
-                let rank = self.rank(End::In(0)).ok()?;
-                let at = axes
-                    .iter()
-                    .position(|own| self.axis(*own, rank) == Ok(axis))?;
-                let step = self
-                    .list(4, "steps")
-                    .map_or(Some(1), |s| s.get(at).copied())?;
-                let start = *starts.get(at)?;
-                let start = if start < 0 {
-                    start + size as i64
-                } else {
-                    start
-                };
-                let start = start.clamp(
-                    0,
-                    if step < 0 {
-                        size as i64 - 1
-                    } else {
-                        size as i64
-                    },
-                );
-                let count = *self.dims(End::Out(0))?.get(axis)? as i64;
-                let places = (0..count).map(|i| usize::try_from(start + i * step).ok());
-                let places: Option<Vec<usize>> = places.collect();
-                places.filter(|all| all.iter().all(|at| *at < size))
-            }
-        }
+        let dims = self.dims(End::In(0))?;
+        let mut along = vec![1; dims.len()];
+        along[axis] = *dims.get(axis)?;
+        let numbers = (0..along[axis] as i64).collect();
+        let numbers = ArrayD::from_shape_vec(along.clone(), numbers).ok()?;
+        let numbers = Value::int(numbers);
+        let own = |(slot, value): (usize, &Option<ValueId>)| match slot {
+            0 => Some(&numbers),
+            _ => value.map(|value| self.trace.get(value)),
+        };
+        let inputs: Vec<_> = node.inputs().iter().enumerate().map(own).collect();
+        let budget = Budget {
+            elements: along[axis],
+        };
+        let made = apply(node, self.opset, &inputs, &budget).ok()?;
+        let places = made.get(output)?.to_i64()?;
+        let places: Option<Vec<usize>> = places.iter().map(|n| usize::try_from(*n).ok()).collect();
+        let mut seen = vec![false; along[axis]];
+        let is_new = |at: &usize| !std::mem::replace(&mut seen[*at], true);
+        places.filter(|all| all.iter().all(is_new))
     }
 
     pub(super) fn selected(&self, end: End, order: &Order) -> Result<Spread, String> {
         let node = self.node();
         let axis = self.part_axis()?;
         let input = node.input(0).ok_or("it has no input")?;
+        let picks = self.picks().unwrap_or(1);
         if matches!(end, End::Out(_)) {
-            let picks = self.dims(End::In(1)).map_or(1, <[usize]>::len);
-            if node.op() == "Gather" && picks > 1 {
+            if picks > 1 {
                 // Rows of a table.
                 let is_row = order.axes().iter().all(|own| *own >= axis + picks);
                 let of_table = order.moved(|own| (own + 1).saturating_sub(picks));
@@ -193,36 +181,21 @@ impl View<'_> {
                 ..Spread::default()
             });
         }
-        if end != End::In(0) {
-            return Err("it picks by features".to_owned());
+        if end != End::In(0) || order.has(axis) && picks > 1 {
+            return Err("it picks features that move".to_owned());
         }
         let mut ends = vec![];
-        if !order.has(axis) {
-            let picks = match node.op() {
-                "Gather" => self.dims(End::In(1)).ok_or("its picks are unknown")?.len(),
-                _ => 1,
-            };
-            let to = |own: usize| if own > axis { own + picks - 1 } else { own };
-            for at in 0..node.outputs().len() {
-                ends.push((End::Out(at), order.moved(to)));
-            }
-            return Ok(Spread::of(ends));
-        }
-        for at in 0..node.outputs().len() {
-            let is_read = node
-                .output(at)
-                .is_some_and(|v| !self.graph.uses(v).is_empty() || self.graph.value(v).is_output());
-            if !is_read {
+        let behind = |own: usize| if own > axis { own + picks - 1 } else { own };
+        for (at, _) in self.live_outputs() {
+            if !order.has(axis) {
+                ends.push((End::Out(at), order.moved(behind)));
                 continue;
             }
-            let places = self
-                .places(at, axis)
-                .ok_or("which features it picks is unknown")?;
+            let places = self.places(at, axis);
+            let places = places.ok_or("which features it picks is unknown")?;
             let part = order.within(axis, &places);
             let part = part.ok_or("features move between the parts that it makes")?;
-            let is_single = node.op() == "Gather" && self.dims(End::In(1)) == Some(&[]);
-            let to = |own: usize| own - usize::from(is_single && own > axis);
-            ends.push((End::Out(at), part.moved(to)));
+            ends.push((End::Out(at), part.moved(behind)));
         }
         Ok(Spread::of(ends))
     }

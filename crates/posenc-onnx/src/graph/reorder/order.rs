@@ -49,6 +49,12 @@ impl Order {
         self.axes.contains(&axis)
     }
 
+    /// Whether a value of these dimensions can have it.
+    pub(crate) fn fits(&self, dims: &[usize]) -> bool {
+        let mut sizes = self.axes.iter().zip(&self.sizes);
+        sizes.all(|(axis, size)| dims.get(*axis) == Some(size))
+    }
+
     /// The order along an axis, where it is the only one.
     pub(crate) fn of_axis(&self, axis: usize) -> Option<&[usize]> {
         (self.axes == [axis]).then_some(&self.from)
@@ -204,11 +210,7 @@ impl Order {
     /// A tensor in this order.
     pub(crate) fn apply(&self, tensor: &Tensor) -> Option<Tensor> {
         let dims = tensor.dims();
-        let fits = self.axes.iter().zip(&self.sizes);
-        if !fits
-            .into_iter()
-            .all(|(axis, size)| dims.get(*axis) == Some(size))
-        {
+        if !self.fits(dims) {
             return None;
         }
         let width = match tensor.dtype().bits()? {

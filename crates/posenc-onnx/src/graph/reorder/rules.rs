@@ -1,7 +1,8 @@
 //! What the order of one value of a node says of its others.
 
 use posenc_ir::eval::Trace;
-use posenc_ir::{Graph, Node, NodeId};
+use posenc_ir::{Graph, Node, NodeId, ValueId};
+use rustc_hash::FxHashSet;
 
 use super::order::Order;
 use super::spread::{End, Spread};
@@ -11,10 +12,14 @@ use crate::graph::operators::{is_elementwise, is_reshape};
 #[derive(Clone, Copy)]
 pub(super) struct View<'a> {
     pub(super) graph: &'a Graph,
+    /// The version of ai.onnx.
+    pub(super) opset: i64,
     pub(super) trace: &'a Trace,
+    /// The values whose elements reach an output.
+    pub(super) live: &'a FxHashSet<ValueId>,
     pub(super) id: NodeId,
     /// Whether it will rotate features in the new order.
-    pub(super) rotates: bool,
+    pub(super) is_turned: bool,
 }
 
 impl<'a> View<'a> {
@@ -87,7 +92,7 @@ impl<'a> View<'a> {
             },
             ("", "Conv") => self.convolved(end, order),
             ("", "Einsum") => self.summed(end, order),
-            ("", "Shape" | "Size" | "ConstantOfShape" | "NonZero") => Ok(Spread::default()),
+            ("", "Shape" | "Size" | "ConstantOfShape") => Ok(Spread::default()),
             ("", op) if op.starts_with("Reduce") => self.reduced(end, order),
             ("", op) if is_reshape(op) => self.reshaped(end, order),
             ("", "Transpose") => self.transposed(end, order),
@@ -147,7 +152,7 @@ impl<'a> View<'a> {
 
     /// Operators that rotate features.
     fn rotated(&self, end: End, order: &Order) -> Result<Spread, String> {
-        if !self.rotates {
+        if !self.is_turned {
             return Err("it rotates features, and keeps their order".to_owned());
         }
         match end {
