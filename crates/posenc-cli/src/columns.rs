@@ -17,6 +17,7 @@ pub(crate) struct Columns {
 pub(crate) struct Cell {
     text: String,
     style: Option<fn(Palette, &str) -> String>,
+    verdict: Option<bool>,
 }
 
 impl Cell {
@@ -28,7 +29,18 @@ impl Cell {
         Self {
             text: text.to_owned(),
             style: Some(style),
+            verdict: Some(ok),
         }
+    }
+
+    /// What it says.
+    pub(crate) fn words(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether it says that something is as it should be; `None` where it is no verdict.
+    pub(crate) fn is_ok(&self) -> Option<bool> {
+        self.verdict
     }
 }
 
@@ -38,6 +50,7 @@ impl From<String> for Cell {
         Self {
             text: one_line(&text),
             style: None,
+            verdict: None,
         }
     }
 }
@@ -71,6 +84,7 @@ impl Columns {
         let heading = |h: &(&str, Align)| Cell {
             text: h.0.to_uppercase(),
             style: Some(|palette, text| palette.dim(text)),
+            verdict: None,
         };
         let heading: Vec<Cell> = self.headings.iter().map(heading).collect();
         let lines = std::iter::once(&heading).chain(&self.rows);
@@ -86,6 +100,32 @@ impl Columns {
         } else {
             self.text(2, palette)
         }
+    }
+
+    /// The headings of columns with content, and how their cells are aligned.
+    pub(crate) fn headings(&self) -> impl Iterator<Item = (&'static str, Align)> {
+        let all = self.headings.iter().enumerate();
+        let shown = all.filter(|(i, _)| self.width(*i) > 0);
+        shown.map(|(_, heading)| *heading)
+    }
+
+    /// The cells of each row, without those of columns that have no content.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = Vec<&Cell>> {
+        let shown: Vec<bool> = (0..self.headings.len())
+            .map(|i| self.width(i) > 0)
+            .collect();
+        self.rows.iter().map(move |row| {
+            let cells = row.iter().zip(&shown);
+            cells
+                .filter(|(_, shown)| **shown)
+                .map(|(cell, _)| cell)
+                .collect()
+        })
+    }
+
+    /// Whether there are no rows.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
     }
 
     /// The width of a column; 0 where it has no content.

@@ -1,8 +1,10 @@
 //! `inspect`: the positional encodings of a model.
 
+mod html;
 mod limits;
 mod text;
 
+pub(crate) use html::found;
 pub(crate) use limits::limits;
 
 use std::path::{Path, PathBuf};
@@ -12,7 +14,7 @@ use posenc_onnx::request::InputRole;
 use posenc_onnx::request::hf_config::HfConfig;
 use posenc_onnx::{Model, RewriteError};
 
-use crate::exit::Exit;
+use crate::exit::{Exit, Failure};
 use crate::model;
 use crate::progress::Progress;
 use crate::terminal::Terminal;
@@ -42,6 +44,10 @@ pub(crate) struct Args {
     #[arg(long)]
     explain: bool,
 
+    /// Write a report with plots as a web page
+    #[arg(long, value_name = "FILE.html")]
+    report: Option<PathBuf>,
+
     /// Role of an input that cannot be inferred
     #[arg(long, value_name = "NAME=ROLE", value_parser = value::named::<InputRole>)]
     input_role: Vec<(String, InputRole)>,
@@ -51,6 +57,7 @@ const EXAMPLES: &str = "\
 Examples:
   posenc-onnx inspect model.onnx
   posenc-onnx inspect model.onnx --explain
+  posenc-onnx inspect model.onnx --report model.html
   posenc-onnx inspect model.onnx --json | jq '.encodings[].params'";
 
 /// Prints what was found.
@@ -77,6 +84,11 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
     }
     if !args.explain {
         report.refused = None;
+    }
+    if let Some(page) = &args.report {
+        let text = html::html(&report, &model);
+        let written = std::fs::write(page, text);
+        model::named(page, written.map_err(|e| Failure::usage(e.to_string())))?;
     }
     drop(progress);
     if args.json {

@@ -9,6 +9,7 @@ mod flag_names;
 mod inspect;
 mod model;
 mod number;
+mod page;
 mod param;
 mod places;
 mod print;

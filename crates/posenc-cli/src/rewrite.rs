@@ -104,6 +104,13 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
     Ok(if passed { Exit::Done } else { Exit::Difference })
 }
 
+/// The model as the flags rewrite it, without a file.
+pub(crate) fn in_memory(args: &Args, model: &Model) -> anyhow::Result<Rewritten> {
+    let request = args.request()?;
+    request.check_supported().map_err(RewriteError::from)?;
+    Ok(model.plan(request)?.apply()?)
+}
+
 /// Rewrites the model and compares the result with formulas.
 fn rewrite(model: &Model, request: &Request, proof: Proof) -> anyhow::Result<(Rewritten, Rewrite)> {
     let mut done = model.plan(request.clone())?.apply()?;

@@ -119,6 +119,11 @@ impl Terminal {
         }
     }
 
+    /// How much is printed.
+    pub(crate) fn verbosity(&self) -> Verbosity {
+        self.verbosity
+    }
+
     /// The width of the terminal in columns, from `COLUMNS`.
     pub(crate) fn width(&self) -> usize {
         self.width.unwrap_or(100).clamp(40, 240)

@@ -1,12 +1,18 @@
 //! `verify`: runs models and compares the results.
 
+mod all;
 mod html;
 mod inputs;
+mod junit;
+mod project;
+mod summary;
 mod text;
 
 use std::path::{Path, PathBuf};
 
 use clap::ArgAction;
+use posenc_onnx::Model;
+use posenc_onnx::report::Verify;
 use posenc_onnx::verify::{Bisect, VerifyOptions, verify};
 use posenc_runtime::{Backend, Fallback, Provider};
 
@@ -16,6 +22,8 @@ use crate::model;
 use crate::progress::Progress;
 use crate::terminal::Terminal;
 use crate::value::{self, Lengths};
+use project::Settings;
+use text::Detail;
 
 /// Run a model and its positional encodings, and compare the results
 ///
@@ -38,8 +46,8 @@ pub(crate) struct Args {
     #[arg(value_name = "OTHER")]
     other: Option<PathBuf>,
 
-    /// Check every encoding and scaling on every runtime, without a model (not supported yet)
-    #[arg(long, action = ArgAction::SetTrue, conflicts_with = "model")]
+    /// Verify every model and rewrite that posenc.toml of this folder names
+    #[arg(long, action = ArgAction::SetTrue, conflicts_with_all = ["model", "inputs", "report"])]
     all: bool,
 
     /// Where to run: tract, or cpu, cuda, cuda:1 or another provider of ONNX Runtime; repeatable
@@ -79,6 +87,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE.html", help_heading = "Output")]
     report: Option<PathBuf>,
 
+    /// Write every comparison as a test case, in JUnit XML
+    #[arg(long, value_name = "FILE.xml", help_heading = "Output")]
+    junit: Option<PathBuf>,
+
     /// Write JSON to stdout
     #[arg(long, action = ArgAction::SetTrue, help_heading = "Output")]
     json: bool,
@@ -90,6 +102,21 @@ Examples:
   posenc-onnx verify long.onnx --provider tract --provider cpu
   posenc-onnx verify a.onnx b.onnx --lengths 1,64,128 --bisect
   posenc-onnx verify long.onnx --report long.html
+  posenc-onnx verify --all --junit verify.xml
+
+With --all, posenc.toml names models, their rewrites by the flags of rewrite, and settings. A rewrite whose
+output does not exist is made in memory; one that exists has to be what the rewrite makes:
+  [verify]
+  provider = [\"tract\", \"cpu\"]
+  lengths = [1, 64, 128]
+
+  [[model]]
+  path = \"model.onnx\"
+
+  [[model.rewrite]]
+  output = \"long.onnx\"
+  scale = \"yarn\"
+  factor = 4
 
 Exit codes:
   0  all comparisons are within bounds
@@ -101,9 +128,8 @@ Exit codes:
 
 /// Compares and prints the result.
 pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
-    if let Some(flag) = args.unsupported() {
-        let sentence = format!("{flag} is not supported yet");
-        return Err(Failure::unsupported(sentence).into());
+    if args.all {
+        return all::run(args, terminal);
     }
     let path = args.model.as_deref().unwrap_or(Path::new(""));
     let progress = Progress::start(terminal, format!("verifying {}", path.display()));
@@ -113,7 +139,7 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
         Some(other) => Some(model::open_checked(other)?),
         None => None,
     };
-    let mut options = args.options(&runtimes);
+    let mut options = args.settings().options(&runtimes, args.bisect());
     if let Some(path) = &args.inputs {
         options.inputs = model::named(path, inputs::read(path))?;
     }
@@ -130,19 +156,42 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
         model::warn(terminal, path, warnings);
     }
     if let Some(page) = &args.report {
-        let written = std::fs::write(page, html::html(&report, &path.display().to_string()));
+        let all = [
+            (args.model.as_ref(), Some(&model)),
+            (args.other.as_ref(), other.as_ref().map(|o| &o.0)),
+        ];
+        let written = std::fs::write(page, self::page(&report, &all)?);
         model::named(page, written.map_err(|e| Failure::usage(e.to_string())))?;
+    }
+    if let Some(file) = &args.junit {
+        junit::write(file, [(&*path.to_string_lossy(), Ok(&report))])?;
     }
     if args.json {
         terminal.print_json(&report)?;
     } else {
-        terminal.print(text::text(&report, terminal.out))?;
+        terminal.print(text::text(&report, Detail::of(terminal), terminal.out))?;
     }
     Ok(if report.ok {
         Exit::Done
     } else {
         Exit::Difference
     })
+}
+
+/// The report as a web page.
+fn page(
+    report: &Verify,
+    models: &[(Option<&PathBuf>, Option<&posenc_ir::Model>)],
+) -> anyhow::Result<String> {
+    let mut named = vec![];
+    for (path, model) in models {
+        if let (Some(path), Some(model)) = (path, model) {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            named.push((name, Model::checked((*model).clone())?));
+        }
+    }
+    let named: Vec<(&str, &Model)> = named.iter().map(|(name, model)| (&**name, model)).collect();
+    Ok(html::html(report, &named))
 }
 
 /// The runtimes that a verification uses, each opened once.
@@ -181,7 +230,28 @@ impl Runtimes {
 }
 
 impl Args {
-    fn options(&self, runtimes: &Runtimes) -> VerifyOptions {
+    /// What the flags say of runs and bounds.
+    fn settings(&self) -> Settings {
+        Settings {
+            provider: self.provider.clone(),
+            no_fallback: self.no_fallback,
+            lengths: self.lengths.clone().map_or_else(Vec::new, |l| l.0),
+            atol: self.atol,
+            rtol: self.rtol,
+        }
+    }
+
+    fn bisect(&self) -> Bisect {
+        if self.bisect {
+            Bisect::FirstFailure
+        } else {
+            Bisect::No
+        }
+    }
+}
+
+impl Settings {
+    fn options(&self, runtimes: &Runtimes, bisect: Bisect) -> VerifyOptions {
         VerifyOptions {
             providers: runtimes.providers.clone(),
             fallback: if self.no_fallback {
@@ -189,20 +259,11 @@ impl Args {
             } else {
                 Fallback::Allowed
             },
-            lengths: self.lengths.clone().map_or_else(Vec::new, |l| l.0),
+            lengths: self.lengths.clone(),
             atol: self.atol,
             rtol: self.rtol,
-            bisect: if self.bisect {
-                Bisect::FirstFailure
-            } else {
-                Bisect::No
-            },
+            bisect,
             ..VerifyOptions::default()
         }
-    }
-
-    /// The first given flag that is not supported yet.
-    fn unsupported(&self) -> Option<&'static str> {
-        self.all.then_some("--all")
     }
 }

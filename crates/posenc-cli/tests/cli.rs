@@ -21,6 +21,8 @@ mod help;
 mod links;
 #[path = "cli/print.rs"]
 mod print;
+#[path = "cli/project.rs"]
+mod project;
 #[path = "cli/rewrite.rs"]
 mod rewrite;
 #[path = "cli/run.rs"]

@@ -2,6 +2,7 @@
 
 pub(crate) mod consult;
 mod entries;
+pub(crate) mod figures;
 
 use posenc_ir::Model;
 use serde_json::{Map, Value, json};

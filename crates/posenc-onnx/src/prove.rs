@@ -14,6 +14,7 @@ pub(crate) mod bisect;
 pub(crate) mod bound;
 mod caches;
 pub(crate) mod compare;
+mod comparison;
 mod cutout;
 mod decode;
 pub(crate) mod error;
@@ -50,6 +51,7 @@ pub(crate) mod tokens;
 pub(crate) mod tolerance;
 pub(crate) mod trial;
 pub(crate) mod types;
+mod unchanged;
 mod verify;
 pub(crate) mod whole;
 

@@ -14,6 +14,7 @@
 
 mod attention;
 mod encoding;
+mod figure;
 mod inspect;
 mod limit;
 mod rewrite;
@@ -21,6 +22,7 @@ mod verify;
 
 pub use attention::{Attention, AttentionKind};
 pub use encoding::Encoding;
+pub use figure::{Figure, Line, Picture, Quantity, Shape};
 pub use inspect::{Inspect, ModelSummary, Refusal};
 pub use limit::{Limit, LimitCause};
 pub use posenc_encodings::inferred::Inferred;

@@ -4,11 +4,10 @@ use posenc_onnx::report::Limit;
 
 use crate::columns::{Align, Columns};
 use crate::number::ranges;
-use crate::terminal::Palette;
 
 /// Limits, the shortest first, which is the effective one. Values whose names differ in one number,
 /// as those of equal layers do, share a row.
-pub(crate) fn limits(limits: &[Limit], palette: Palette) -> String {
+pub(crate) fn limits(limits: &[Limit]) -> Columns {
     let mut sorted: Vec<&Limit> = limits.iter().collect();
     sorted.sort_by_key(|l| l.length);
     let mut rows: Vec<Row> = vec![];
@@ -31,7 +30,7 @@ pub(crate) fn limits(limits: &[Limit], palette: Palette) -> String {
             row.name(),
         ]);
     }
-    columns.text_or_none(palette)
+    columns
 }
 
 /// Limits of one length and cause.
@@ -107,6 +106,7 @@ mod tests {
     use posenc_onnx::report::LimitCause;
 
     use super::*;
+    use crate::terminal::Palette;
 
     fn text(of: &[(usize, LimitCause, &str)]) -> String {
         let limit = |(length, cause, value): &(usize, LimitCause, &str)| Limit {
@@ -115,7 +115,7 @@ mod tests {
             value: Some((*value).to_owned()),
         };
         let all: Vec<Limit> = of.iter().map(limit).collect();
-        limits(&all, Palette::Plain)
+        limits(&all).text_or_none(Palette::Plain)
     }
 
     #[test]

@@ -16,12 +16,17 @@ const RIGHT: Align = Align::Right;
 pub(super) fn text(report: &Inspect, palette: Palette) -> String {
     let mut text = model(&report.model, palette);
     section("Encodings", &mut text, palette);
-    text += &encodings(&report.encodings, palette);
+    text += &encodings(&report.encodings).text_or_none(palette);
+    text += &legends(&report.encodings, palette);
     text += &without(report, palette);
     section("Attention", &mut text, palette);
-    text += &attention(&report.attention, palette);
+    text += &attention(&report.attention).text_or_none(palette);
+    let is_open = |site: &Attention| Shape::of(site).heads.contains(&None);
+    if report.attention.iter().any(is_open) {
+        text += &legend(&format!("{DASH}: the graph does not determine it"), palette);
+    }
     section("Limits", &mut text, palette);
-    text += &limits(&report.limits, palette);
+    text += &limits(&report.limits).text_or_none(palette);
     if !report.warnings.is_empty() {
         section("Warnings", &mut text, palette);
         for warning in &report.warnings {
@@ -77,7 +82,8 @@ fn model(model: &ModelSummary, palette: Palette) -> String {
     text
 }
 
-fn encodings(encodings: &[Encoding], palette: Palette) -> String {
+/// A row for each encoding.
+pub(crate) fn encodings(encodings: &[Encoding]) -> Columns {
     let mut columns = Columns::new(&[
         ("kind", LEFT),
         ("stack", LEFT),
@@ -107,7 +113,12 @@ fn encodings(encodings: &[Encoding], palette: Palette) -> String {
             columns.row([const { String::new() }; 7].into_iter().chain([more]));
         }
     }
-    let mut text = columns.text_or_none(palette);
+    columns
+}
+
+/// What the columns of encodings mean.
+fn legends(encodings: &[Encoding], palette: Palette) -> String {
+    let mut text = String::new();
     if encodings.iter().any(|e| e.fit_error.is_some()) {
         let words = "fit error: largest difference between the model's numbers and the formula";
         text += &legend(words, palette);
@@ -170,7 +181,8 @@ impl Shape {
     }
 }
 
-fn attention(sites: &[Attention], palette: Palette) -> String {
+/// A row for the sites of each shape.
+pub(super) fn attention(sites: &[Attention]) -> Columns {
     let mut groups: Vec<(Shape, Vec<&Attention>)> = vec![];
     for site in sites {
         let shape = Shape::of(site);
@@ -208,11 +220,7 @@ fn attention(sites: &[Attention], palette: Palette) -> String {
             shape.form.to_string(),
         ]);
     }
-    let mut text = columns.text_or_none(palette);
-    if groups.iter().any(|(shape, _)| shape.heads.contains(&None)) {
-        text += &legend(&format!("{DASH}: the graph does not determine it"), palette);
-    }
-    text
+    columns
 }
 
 /// The keys that are hidden from a query.

@@ -221,6 +221,22 @@ impl Args {
         files.map(PathBuf::as_path).collect()
     }
 
+    /// The first flag that is about the file or what is printed, and not about the rewrite.
+    pub(crate) fn beside_the_rewrite(&self) -> Option<&'static str> {
+        let Self { output, checks, .. } = self;
+        let given = [
+            ("in-place", output.in_place),
+            ("external-data", output.external_data != ExternalData::Auto),
+            ("dry-run", output.dry_run),
+            ("diff", output.diff),
+            ("write-config", output.write_config),
+            ("json", output.json),
+            ("verify", checks.verify),
+        ];
+        let mut given = given.into_iter();
+        given.find_map(|(flag, is_given)| is_given.then_some(flag))
+    }
+
     /// What the flags request.
     ///
     /// # Errors

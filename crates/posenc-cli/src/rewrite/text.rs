@@ -35,12 +35,12 @@ pub(super) fn text(report: &Rewrite, palette: Palette) -> String {
     }
     if report.limits.before == report.limits.after {
         section("Limits, unchanged", &mut text, palette);
-        text += &limits(&report.limits.before, palette);
+        text += &limits(&report.limits.before).text_or_none(palette);
     } else {
         section("Limits before", &mut text, palette);
-        text += &limits(&report.limits.before, palette);
+        text += &limits(&report.limits.before).text_or_none(palette);
         section("Limits after", &mut text, palette);
-        text += &limits(&report.limits.after, palette);
+        text += &limits(&report.limits.after).text_or_none(palette);
     }
     for warning in &report.warnings {
         let warning = one_line(warning);

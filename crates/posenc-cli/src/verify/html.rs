@@ -1,124 +1,129 @@
-//! The report of a verification as a web page: one file without scripts or external resources.
+//! The report of a verification as a web page.
 
-use posenc_onnx::report::Verify;
+use posenc_onnx::Model;
+use posenc_onnx::report::{Line, Run, Verify};
 
-use super::text::{RUNS_LEGEND, SITES_LEGEND, or_dash, unchecked, verdict};
-use crate::number::{fixed, rough};
+use super::summary;
+use super::text::{self, RUNS_LEGEND, SITES_LEGEND, unchecked, verdict};
+use crate::inspect;
+use crate::page::{self, Chart, Mark, Page, Scale};
 use crate::terminal::Palette;
 
-const STYLE: &str = "\
-:root { color-scheme: light dark }
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem }
-table { border-collapse: collapse; margin: 1rem 0 .5rem }
-.legend { margin: 0 0 2rem; opacity: .7 }
-th, td { text-align: left; padding: .3rem .8rem; border-bottom: 1px solid #8885 }
-td.n { text-align: right; font-variant-numeric: tabular-nums }
-.ok { color: #2a8a3a } .fail { color: #d03030; font-weight: 600 }";
-
-/// The page.
-pub(super) fn html(report: &Verify, title: &str) -> String {
-    let title = escape(title);
+/// The page of a model, or of two that were compared, each with its name.
+pub(super) fn html(report: &Verify, models: &[(&str, &Model)]) -> String {
+    let names: Vec<&str> = models.iter().map(|(name, _)| *name).collect();
+    let mut page = Page::new(&names.join(" and "));
     let class = if report.ok { "ok" } else { "fail" };
-    let verdict = escape(&verdict(report, Palette::Plain));
-    let mut page = format!(
-        "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>{title}</title>\n\
-         <style>\n{STYLE}\n</style>\n<h1>{title}</h1>\n<p class=\"{class}\">{verdict}</p>\n"
-    );
-    if !report.sites.is_empty() {
-        page += "<h2>Sites</h2>\n";
-        let rows = report.sites.iter().map(|s| {
-            let cells = [
-                word(&s.site),
-                word(&s.quantity),
-                number(or_dash(s.max_error, rough)),
-                number(rough(s.bound)),
-                mark(s.ok),
-            ];
-            cells.concat()
-        });
-        page += &table(
-            &["site", "quantity", "error", "bound", ""],
-            rows,
-            SITES_LEGEND,
-        );
-    }
-    if !report.runs.is_empty() {
-        page += "<h2>Runs</h2>\n";
-        let rows = report.runs.iter().map(|r| {
-            let cells = [
-                word(&r.runtime),
-                word(&r.provider),
-                word(&r.optimization),
-                number(r.length.to_string()),
-                number(r.batch.to_string()),
-                word(&r.output),
-                number(or_dash(r.max_abs, rough)),
-                number(or_dash(r.bound, rough)),
-                number(or_dash(r.cosine, |c| fixed(c, 6))),
-                mark(r.ok),
-                word(r.first_divergence.as_deref().unwrap_or_default()),
-            ];
-            cells.concat()
-        });
-        let headings = [
-            "runtime",
-            "provider",
-            "optimization",
-            "length",
-            "batch",
-            "output",
-            "error",
-            "bound",
-            "cosine",
-            "",
-            "first divergence",
-        ];
-        page += &table(&headings, rows, RUNS_LEGEND);
-    }
+    page.paragraph(class, &verdict(report, Palette::Plain));
     for warning in &report.warnings {
-        page += &format!("<p>{}</p>\n", escape(warning));
+        page.paragraph("", warning);
     }
     let unchecked = unchecked(report);
     if !unchecked.is_empty() {
-        page += &format!("<p>{}</p>\n", escape(unchecked.trim_end()));
+        page.paragraph("soft", unchecked.trim_end());
     }
-    page + "</html>\n"
+    inspect::found(&mut page, models);
+    page.heading("Checks");
+    page.table(&summary::sites(&report.sites));
+    page.paragraph("soft", summary::SITES_LEGEND);
+    page.figures(shares(report).into_iter().collect());
+    page.details("Every check", |page| {
+        page.table(&text::sites(&report.sites));
+        page.paragraph("soft", SITES_LEGEND);
+    });
+    page.heading("Runs");
+    page.table(&summary::runs(&report.runs));
+    page.paragraph("soft", summary::RUNS_LEGEND);
+    page.figures(errors(report).into_iter().collect());
+    page.details("Every run", |page| {
+        page.table(&text::runs(&report.runs));
+        page.paragraph("soft", RUNS_LEGEND);
+    });
+    page.finish()
 }
 
-fn table(headings: &[&str], rows: impl Iterator<Item = String>, legend: &str) -> String {
-    let headings: String = headings.iter().map(|h| format!("<th>{h}</th>")).collect();
-    let rows: String = rows.map(|row| format!("<tr>{row}</tr>\n")).collect();
-    let legend = escape(legend).replace('\n', "<br>\n");
-    format!("<table>\n<tr>{headings}</tr>\n{rows}</table>\n<p class=\"legend\">{legend}</p>\n")
+/// How much of their bounds quantities use, over the attention sites in their order.
+fn shares(report: &Verify) -> Option<String> {
+    let mut sites: Vec<&str> = vec![];
+    let mut lines: Vec<Line> = vec![];
+    for check in &report.sites {
+        let Some(error) = check.max_error.filter(|_| check.bound > 0.0) else {
+            continue;
+        };
+        let at = sites.iter().position(|site| *site == check.site);
+        let at = at.unwrap_or_else(|| {
+            sites.push(&check.site);
+            sites.len() - 1
+        });
+        let point = [at as f64, summary::share(error, check.bound)];
+        add(&mut lines, &check.quantity, point);
+    }
+    let bound = Mark {
+        name: "bound".to_owned(),
+        y: 1.0,
+    };
+    let chart = Chart {
+        lines: &lines,
+        axes: ["attention site", "error / bound"],
+        scale: Scale::Log,
+        marks: &[bound],
+    };
+    page::lines("Errors as shares of their bounds, by site", &chart)
 }
 
-fn word(text: &str) -> String {
-    format!("<td>{}</td>", escape(text))
-}
-
-fn number(text: String) -> String {
-    format!("<td class=\"n\">{}</td>", escape(&text))
-}
-
-fn mark(ok: bool) -> String {
-    let (class, word) = if ok { ("ok", "ok") } else { ("fail", "FAIL") };
-    format!("<td class=\"{class}\">{word}</td>")
-}
-
-/// Names are read from models, which may be hostile.
-fn escape(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => safe += "&amp;",
-            '<' => safe += "&lt;",
-            '>' => safe += "&gt;",
-            '"' => safe += "&quot;",
-            '\'' => safe += "&#39;",
-            c => safe.push(c),
+/// The largest difference of any output over the length, for each way to run.
+fn errors(report: &Verify) -> Option<String> {
+    let mut lines: Vec<Line> = vec![];
+    let mut worst: Vec<(String, usize, f64)> = vec![];
+    for run in &report.runs {
+        let Some(error) = run.max_abs else { continue };
+        let name = way(run);
+        let same = |(other, length, _): &&mut (String, usize, f64)| {
+            *other == name && *length == run.length
+        };
+        match worst.iter_mut().find(same) {
+            Some((.., most)) => *most = most.max(error),
+            None => worst.push((name, run.length, error)),
         }
     }
-    safe
+    for (name, length, error) in worst {
+        add(&mut lines, &name, [length as f64, error]);
+    }
+    for line in &mut lines {
+        line.points.sort_by(|a, b| a[0].total_cmp(&b[0]));
+    }
+    let chart = Chart {
+        lines: &lines,
+        axes: ["tokens", "largest difference"],
+        scale: Scale::Log,
+        marks: &[],
+    };
+    page::lines("Largest difference of an output, by length", &chart)
+}
+
+/// How a run was made.
+fn way(run: &Run) -> String {
+    format!(
+        "{} {}, optimization {}{}",
+        run.runtime,
+        run.provider,
+        run.optimization,
+        if run.is_comparison() {
+            ""
+        } else {
+            ", nothing to compare with"
+        }
+    )
+}
+
+fn add(lines: &mut Vec<Line>, name: &str, point: [f64; 2]) {
+    match lines.iter_mut().find(|line| line.name == name) {
+        Some(line) => line.points.push(point),
+        None => lines.push(Line {
+            name: name.to_owned(),
+            points: vec![point],
+        }),
+    }
 }
 
 #[cfg(test)]
@@ -126,15 +131,26 @@ mod tests {
     use super::super::text::tests::report;
     use super::*;
 
+    const MODEL: &str = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../fixtures/mini/rope/model.onnx"
+    );
+
     #[test]
-    fn a_page_needs_no_other_file_and_escapes_names() {
-        let page = html(&report(false), "m.onnx & \"other\"");
-        assert!(page.contains("logits &lt;a&amp;b&gt;"));
-        assert!(page.contains("<title>m.onnx &amp; &quot;other&quot;</title>"));
-        assert!(page.contains("1 of 2 comparisons out of bounds"));
-        assert!(page.contains("<td class=\"n\">–</td>"));
-        assert!(page.contains("–: nothing to compare with"));
-        for outside in ["<script", "http", "src=", "href="] {
+    fn a_page_shows_what_was_found_and_what_was_compared() {
+        let model = Model::open(MODEL).unwrap();
+        let page = html(&report(false), &[("a.onnx", &model), ("b.onnx", &model)]);
+        for part in [
+            "1 of 2 comparisons out of bounds",
+            "logits &lt;a&amp;b&gt;",
+            "rope: wavelengths of both, layers 0-1",
+            "<td class=\"n\">–</td>",
+            "<summary>Every run</summary>",
+            "var(--s0)",
+        ] {
+            assert!(page.contains(part), "{part}");
+        }
+        for outside in ["<script", "http", "href=", "url("] {
             assert!(!page.contains(outside), "{outside}");
         }
     }

@@ -2,23 +2,65 @@
 
 use posenc_onnx::report::{Run, SiteCheck, Verify};
 
+use super::summary;
 use crate::columns::{Align, Cell, Columns, DASH};
 use crate::number::{counted, fixed, rough};
-use crate::terminal::Palette;
+use crate::terminal::{Palette, Terminal, Verbosity};
 
 const LEFT: Align = Align::Left;
 const RIGHT: Align = Align::Right;
 
-/// The whole report.
-pub(super) fn text(report: &Verify, palette: Palette) -> String {
-    let mut text = String::new();
-    if !report.sites.is_empty() {
-        let columns = sites(&report.sites, palette);
-        text += &section("Sites", &columns, SITES_LEGEND, palette);
+/// How much of a report is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Detail {
+    /// What is out of bounds.
+    Failures,
+    /// A line for each quantity and for each way to run, and what is out of bounds.
+    Summary,
+    /// Every comparison.
+    All,
+}
+
+impl Detail {
+    /// By `--quiet` and `--verbose`.
+    pub(super) fn of(terminal: &Terminal) -> Self {
+        match terminal.verbosity() {
+            Verbosity::Quiet => Self::Failures,
+            Verbosity::Normal => Self::Summary,
+            Verbosity::Verbose => Self::All,
+        }
     }
-    if !report.runs.is_empty() {
-        let columns = runs(&report.runs, palette);
-        text += &section("Runs", &columns, RUNS_LEGEND, palette);
+}
+
+/// The report.
+pub(super) fn text(report: &Verify, detail: Detail, palette: Palette) -> String {
+    let failed = |text: &mut String| {
+        let bad = sites(report.sites.iter().filter(|site| !site.ok));
+        *text += &section("Checks out of bounds", &bad, "", palette);
+        let bad = runs(report.runs.iter().filter(|run| !run.ok));
+        *text += &section("Runs out of bounds", &bad, "", palette);
+    };
+    let mut text = String::new();
+    match detail {
+        Detail::Failures if report.ok => return text,
+        Detail::Failures => {
+            failed(&mut text);
+            return text + &verdict(report, palette) + "\n";
+        }
+        Detail::Summary => {
+            let sites = summary::sites(&report.sites);
+            text += &section("Checks", &sites, summary::SITES_LEGEND, palette);
+            let runs = summary::runs(&report.runs);
+            text += &section("Runs", &runs, summary::RUNS_LEGEND, palette);
+            failed(&mut text);
+            if !report.sites.is_empty() || !report.runs.is_empty() {
+                text += &format!("{}\n", palette.dim("-v shows every comparison"));
+            }
+        }
+        Detail::All => {
+            text += &section("Checks", &sites(&report.sites), SITES_LEGEND, palette);
+            text += &section("Runs", &runs(&report.runs), RUNS_LEGEND, palette);
+        }
     }
     for warning in &report.warnings {
         text += &format!("{warning}\n");
@@ -49,8 +91,12 @@ error: largest absolute difference from the other model, or from the first run
 bound: allowed difference of the element closest to its bound
 –: nothing to compare with, not a number, or another shape";
 
-fn section(title: &str, columns: &str, legend: &str, palette: Palette) -> String {
-    let mut text = format!("{}\n{columns}", palette.bold(title));
+/// A table under its title; nothing without rows.
+fn section(title: &str, columns: &Columns, legend: &str, palette: Palette) -> String {
+    if columns.is_empty() {
+        return String::new();
+    }
+    let mut text = format!("{}\n{}", palette.bold(title), columns.text(2, palette));
     for line in legend.lines() {
         text += &format!("  {}\n", palette.dim(line));
     }
@@ -74,7 +120,8 @@ pub(super) fn verdict(report: &Verify, palette: Palette) -> String {
     }
 }
 
-fn sites(sites: &[SiteCheck], palette: Palette) -> String {
+/// A row for each check.
+pub(super) fn sites<'a>(sites: impl IntoIterator<Item = &'a SiteCheck>) -> Columns {
     let mut columns = Columns::new(&[
         ("site", LEFT),
         ("quantity", LEFT),
@@ -91,10 +138,11 @@ fn sites(sites: &[SiteCheck], palette: Palette) -> String {
             Cell::verdict(site.ok),
         ]);
     }
-    columns.text(2, palette)
+    columns
 }
 
-fn runs(runs: &[Run], palette: Palette) -> String {
+/// A row for each run.
+pub(super) fn runs<'a>(runs: impl IntoIterator<Item = &'a Run>) -> Columns {
     let mut columns = Columns::new(&[
         ("runtime", LEFT),
         ("provider", LEFT),
@@ -123,7 +171,7 @@ fn runs(runs: &[Run], palette: Palette) -> String {
             run.first_divergence.clone().unwrap_or_default().into(),
         ]);
     }
-    columns.text(2, palette)
+    columns
 }
 
 /// A number, or a dash.
@@ -165,18 +213,24 @@ pub(super) mod tests {
 
     #[test]
     fn what_is_within_bounds_and_what_is_not() {
-        let both = [true, false]
-            .map(|ok| text(&report(ok), Palette::Plain))
-            .concat();
-        insta::assert_snapshot!(both);
+        for (name, detail) in [
+            ("failures", Detail::Failures),
+            ("summary", Detail::Summary),
+            ("all", Detail::All),
+        ] {
+            let both = [true, false].map(|ok| text(&report(ok), detail, Palette::Plain));
+            insta::assert_snapshot!(name, both.concat());
+        }
     }
 
     #[test]
     fn no_comparison_at_all_is_reported() {
         let nothing = Verify::new(vec![], vec![]);
-        assert_eq!(
-            text(&nothing, Palette::Plain),
-            "nothing could be compared\n"
-        );
+        for detail in [Detail::Failures, Detail::Summary, Detail::All] {
+            assert_eq!(
+                text(&nothing, detail, Palette::Plain),
+                "nothing could be compared\n"
+            );
+        }
     }
 }

@@ -16,17 +16,6 @@ fn a_provider_that_is_not_available_is_exit_5() {
     ran.failed(5, "an unknown provider");
 }
 
-#[test]
-fn all_is_not_supported_and_named() {
-    let ran = run(["verify", "--all"]);
-    ran.failed(4, "--all");
-    assert!(
-        ran.err.contains("--all is not supported yet"),
-        "{}",
-        ran.err
-    );
-}
-
 /// An array of an `.npz` file: its name, its type as NumPy writes it, its shape and its bytes.
 type Array<'a> = (&'a str, &'a str, &'a str, Vec<u8>);
 

@@ -2,6 +2,7 @@
 
 mod distances;
 mod factors;
+mod quantized;
 mod source;
 
 use ndarray::{Array2, ArrayView2, Axis, s};
@@ -18,6 +19,7 @@ use crate::graph::lane::wrap;
 use crate::plan::readers;
 use crate::plan::stretch::{Plan, Rows, Table};
 use factors::Factors;
+use quantized::Codes;
 use source::{check_readers, source};
 
 /// How exactly a stored table has the sines and cosines of its formula.
@@ -187,27 +189,25 @@ impl Place<'_> {
                 "is of a type that is not supported yet in a rescale",
             ));
         }
-        // Between the numbers of two rows there is mostly none that the type has.
-        let copies = match &self.table.rows {
-            Rows::Resized { weights, .. } => weights.iter().all(|w| matches!(w[..], [(_, 1.0)])),
-            Rows::Waves { .. } => false,
-        };
-        if is_quantized && !copies {
-            return Err(refuse(
-                "is quantized, and its rows can only be repeated or cut off yet",
-            ));
-        }
         let numbers = old.to_f64s().ok_or_else(|| refuse("has no data at hand"))?;
+        let codes = is_quantized.then(|| Codes::of(context, old.dtype(), &self.uses));
+        let numbers = match &codes {
+            Some(codes) => codes.numbers(numbers),
+            None => numbers,
+        };
         let dims = old.dims();
         let rows = dims.get(self.axis).copied().unwrap_or(0);
         let inner: usize = dims[self.axis + 1..].iter().product();
         let outer: usize = dims[..self.axis].iter().product();
-        if let Rows::Waves { code, .. } = &self.table.rows
-            && (outer, inner) != (1, code.dim)
-        {
-            return Err(refuse(
-                "has its rows in an order that is not supported yet in a rescale",
-            ));
+        if let Rows::Waves { code, .. } = &self.table.rows {
+            if (outer, inner) != (1, code.dim) {
+                return Err(refuse(
+                    "has its rows in an order that is not supported yet in a rescale",
+                ));
+            }
+            if codes.as_ref().is_some_and(|codes| !codes.has_scale()) {
+                return Err(refuse("is quantized by a scale that was not found"));
+            }
         }
         let new = self.table.reserved + self.table.new;
         let mut all = Vec::with_capacity(outer * new * inner);
@@ -215,22 +215,27 @@ impl Place<'_> {
             let block = ArrayView2::from_shape((rows, inner), block);
             let block = block.map_err(|_| refuse("has other numbers than rows"))?;
             let (reserved, usable) = block.split_at(Axis(0), self.table.reserved);
-            self.check_rows(context, usable, old.dtype())
+            let step = codes.as_ref().map_or(0.0, Codes::step);
+            self.check_rows(context, usable, (old.dtype(), step))
                 .map_err(|why| refuse(&why))?;
             all.extend(reserved);
             all.extend(self.rows(usable));
+        }
+        if let Some(codes) = &codes {
+            all = codes.written(all).map_err(|why| refuse(&why))?;
         }
         let mut dims = dims.to_vec();
         dims[self.axis] = new;
         Ok(Tensor::from_f64(old.dtype(), &dims, &all))
     }
 
-    /// Checks that rows which get lost are those of positions.
+    /// Checks that rows which get lost are those of positions. Of numbers that are not of a float type, `step` is
+    /// the distance between two.
     fn check_rows(
         &self,
         context: &Context<'_>,
         old: ArrayView2<'_, f64>,
-        dtype: DType,
+        (dtype, step): (DType, f64),
     ) -> Result<(), String> {
         let Encoding::Sinusoidal(code) = &context.found.findings[self.table.finding].encoding
         else {
@@ -260,7 +265,7 @@ impl Place<'_> {
         let types = [DType::BF16, DType::F16];
         let stored = types.into_iter().find(|dtype| is_held(*dtype));
         let epsilon = stored.unwrap_or(dtype).epsilon().unwrap_or(0.0);
-        let most = epsilon.max(WAVE) * code.amplitude.abs();
+        let most = epsilon.max(WAVE) * code.amplitude.abs() + step / 2.0;
         let mut pairs = code.reference(&at).into_iter().zip(&numbers);
         match pairs.position(|(want, got)| (want - got).abs() > most) {
             Some(place) if is_replaced => Err(format!(

@@ -10,8 +10,9 @@ use super::Plan;
 use crate::detect::Options;
 use crate::error::{Refusal, RewriteError};
 use crate::graph::ports::given;
+use crate::inspect::figures::figures;
 use crate::inspect::inspect;
-use crate::report::Inspect;
+use crate::report::{Figure, Inspect};
 use crate::request::{InputRole, Request, check_custom, roles};
 use crate::rewrite;
 
@@ -155,12 +156,24 @@ impl Model {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn inspect(&self) -> Inspect {
-        let options = Options {
+        inspect(&self.model, &self.options())
+    }
+
+    /// What the encodings compute, as numbers to draw: wavelengths of rotations and the similarity of equal
+    /// vectors over their distance, biases over distance, tables as pictures.
+    ///
+    /// The example of [`Figure`] calls it.
+    pub fn figures(&self) -> Vec<Figure> {
+        figures(&self.model, &self.options())
+    }
+
+    /// How the model is detected.
+    fn options(&self) -> Options {
+        Options {
             custom: self.custom.clone(),
             roles: roles(&self.roles),
             ..Options::default()
-        };
-        inspect(&self.model, &options)
+        }
     }
 
     /// Decides what a request changes; nothing is edited yet. The request is a

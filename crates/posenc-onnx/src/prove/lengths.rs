@@ -7,6 +7,7 @@ use super::options::VerifyOptions;
 use crate::detect::{Found, limits};
 use crate::graph::ports::Lengths;
 use crate::record::stretch;
+use crate::report::Limit;
 
 /// Lengths to run at by default.
 const LENGTHS: [usize; 5] = [1, 2, 64, 65, 128];
@@ -73,6 +74,13 @@ pub(crate) fn lengths(
         }
     }
     Ok(all)
+}
+
+/// Whether a model runs at these lengths, as far as its tables and buffers tell.
+pub(crate) fn supports(model: &Model, found: &Found, at: Lengths) -> bool {
+    let limits = limits::all(model.graph(), found);
+    let is_within = |limit: &Limit| found.ports.longest(at) <= limit.length;
+    found.ports.fit(at) == at && limits.iter().all(is_within)
 }
 
 /// The lengths around the old and the new end of a model whose tables were stretched, as far as they can

@@ -192,12 +192,27 @@ fn check_rows(
         let old = first.rows(value, table.reserved).ok_or_else(unknown)?;
         let new = second.rows(own, table.reserved).ok_or_else(unknown)?;
         let stored = after.dtype(own);
-        if let Some(position) = departs(&old, &new, &table.rows, stored) {
+        let step = match before.dtype(table.value) {
+            DType::I8 | DType::U8 => step(&old),
+            _ => 0.0,
+        };
+        if let Some(position) = departs(&old, &new, &table.rows, (stored, step)) {
             let why = format!("position {position} would get another row than that of the formula");
             return Err(refuse(&why));
         }
     }
     Ok(())
+}
+
+/// The distance between two numbers that a quantized table can have: the least one in it.
+fn step(rows: &Array2<f64>) -> f64 {
+    let mut numbers: Vec<f64> = rows.iter().copied().collect();
+    numbers.sort_by(f64::total_cmp);
+    let largest = numbers.iter().fold(0.0_f64, |most, v| most.max(v.abs()));
+    let distances = numbers.windows(2).map(|pair| pair[1] - pair[0]);
+    let is_apart = |distance: &f64| *distance > ROUNDINGS * f64::from(f32::EPSILON) * largest;
+    let least = distances.filter(is_apart).min_by(f64::total_cmp);
+    least.unwrap_or(0.0)
 }
 
 /// What is added at the first `length` positions, `[position, feature]`; of a table that an operator
@@ -280,27 +295,36 @@ pub(super) fn added_departs(
         let first = copies.first()?.clone();
         copies.iter().all(|copy| *copy == first).then_some(first)
     };
-    Some(departs(&of(old)?, &of(new)?, rows, stored))
+    Some(departs(&of(old)?, &of(new)?, rows, (stored, 0.0)))
 }
 
-/// The first position whose row is not that of the formula.
-fn departs(old: &Array2<f64>, new: &Array2<f64>, rows: &Rows, stored: DType) -> Option<usize> {
+/// The first position whose row is not that of the formula, as exactly as its type holds it. Of quantized rows,
+/// `step` is the distance between two numbers.
+fn departs(
+    old: &Array2<f64>,
+    new: &Array2<f64>,
+    rows: &Rows,
+    (stored, step): (DType, f64),
+) -> Option<usize> {
     if old.ncols() != new.ncols() {
         return Some(0);
     }
     let epsilon = stored.epsilon().unwrap_or(f64::from(f32::EPSILON));
     let largest = old.iter().fold(0.0_f64, |most, v| most.max(v.abs()));
+    // Half a step, and what is rounded in the comparison.
+    let rounded = 0.501 * step;
     let is_near = |position: usize| {
         let (want, bound) = match rows {
             Rows::Resized { by, corners, .. } => {
                 let want = formula(old.view(), *by, *corners, position, new.nrows());
                 // A sum of a few rows, each rounded.
-                (want, ROUNDINGS * epsilon * largest)
+                (want, rounded + ROUNDINGS * epsilon * largest)
             }
             Rows::Waves { kept, .. } if position < *kept => (old.row(position).to_owned(), 0.0),
             Rows::Waves { code, .. } => {
                 let want = code.reference(&[position as f64]).row(0).to_owned();
-                (want, WAVE.max(ROUNDINGS * epsilon) * code.amplitude.abs())
+                let bound = WAVE.max(ROUNDINGS * epsilon) * code.amplitude.abs();
+                (want, rounded + bound)
             }
         };
         let row = new.row(position);
@@ -398,7 +422,7 @@ mod tests {
             };
             let written =
                 |by: Resizing, corners| resized(old.view(), &by.weights(5, new, corners).unwrap());
-            let departs = |rows: &Array2<f64>| departs(&old, rows, &planned, DType::F32);
+            let departs = |rows: &Array2<f64>| departs(&old, rows, &planned, (DType::F32, 0.0));
             assert_eq!(departs(&written(by, corners)), None, "{by} {corners} {new}");
             assert!(
                 departs(&written(other.0, other.1)).is_some(),
@@ -409,5 +433,25 @@ mod tests {
             shifted.row_mut(new - 1).assign(&first);
             assert_eq!(departs(&shifted), Some(new - 1), "control: a row of {by}");
         }
+    }
+
+    /// Quantized rows are as near as integers can be: rounded ones are, cut off ones are not.
+    #[test]
+    fn quantized_rows_are_rounded() {
+        let scale = 0.25;
+        let code = |r: usize, c: usize| ((7 * r + 3 * c) % 23) as f64;
+        let old = Array2::from_shape_fn((5, 8), |(r, c)| scale * (code(r, c) - 9.0));
+        let half = Corners::HalfPixel;
+        let weights = Resizing::Linear.weights(5, 10, half).unwrap();
+        let exact = resized(old.view(), &weights);
+        let planned = Rows::Resized {
+            by: Resizing::Linear,
+            corners: half,
+            weights,
+        };
+        let departs = |rows: &Array2<f64>| departs(&old, rows, &planned, (DType::F32, step(&old)));
+        assert_eq!(step(&old), scale);
+        assert_eq!(departs(&exact.mapv(|v| (v / scale).round() * scale)), None);
+        assert!(departs(&exact.mapv(|v| (v / scale).floor() * scale)).is_some());
     }
 }

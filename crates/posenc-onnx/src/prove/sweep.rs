@@ -26,10 +26,9 @@ pub(crate) struct Sweep<'a> {
     other: Option<&'a Subject<'a>>,
     /// What the other has in another order.
     moved: &'a [(String, Order)],
-    lengths: &'a [Lengths],
+    points: &'a [Point],
     /// The inputs that were given; empty for random ones.
     given: &'a [(String, Tensor)],
-    meaning: Meaning,
     /// The outputs of the first run, per length.
     first: Vec<Outputs>,
     /// Whether runtimes computed different outputs of padding, and equal ones of tokens.
@@ -38,29 +37,36 @@ pub(crate) struct Sweep<'a> {
     pub(crate) are_unfilled: bool,
 }
 
+/// A run, and what it means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Point {
+    pub(crate) at: Lengths,
+    pub(crate) meaning: Meaning,
+}
+
 /// What it means that outputs of two models differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Meaning {
     /// That one is wrong.
     Same,
-    /// Nothing: one was rewritten from the other.
+    /// Nothing: one was rewritten from the other, and computes another function there.
     NewFunction,
+    /// The other model does not run there: this one is compared with the first runtime.
+    Alone,
 }
 
 impl<'a> Sweep<'a> {
     pub(crate) fn new(
         subject: &'a Subject<'a>,
         (other, moved): (Option<&'a Subject<'a>>, &'a [(String, Order)]),
-        (lengths, given): (&'a [Lengths], &'a [(String, Tensor)]),
-        meaning: Meaning,
+        (points, given): (&'a [Point], &'a [(String, Tensor)]),
     ) -> Self {
         Self {
             subject,
             other,
             moved,
-            lengths,
+            points,
             given,
-            meaning,
             first: vec![],
             pads_apart: false,
             are_unfilled: false,
@@ -81,13 +87,14 @@ impl<'a> Sweep<'a> {
                 None => None,
             };
             let mut own = vec![];
-            for (i, at) in self.lengths.iter().enumerate() {
+            for (i, point) in self.points.iter().enumerate() {
+                let at = &point.at;
                 let site = format!("length {}, {}", at.sequence, target.setting(optimization));
                 let fed = self.fed(self.subject, *at)?;
                 let mut got = run(session.as_mut(), &fed, &site)?;
                 self.are_unfilled |= leave_unfilled(&mut got, self.subject, *at);
                 let want = match (self.other, &mut against) {
-                    (Some(other), Some(session)) => {
+                    (Some(other), Some(session)) if point.meaning != Meaning::Alone => {
                         let fed = same_or_own(&fed, self.fed(other, *at)?);
                         let mut want = run(session.as_mut(), &fed, &site)?;
                         leave_unfilled(&mut want, other, *at);
@@ -95,7 +102,7 @@ impl<'a> Sweep<'a> {
                     }
                     _ => self.first.get(i).or(first.get(i)).cloned(),
                 };
-                let compared = self.compared(&got, want.as_ref(), *at);
+                let compared = self.compared(&got, want.as_ref(), *point);
                 own.extend(compared.into_iter().map(|(output, row)| Run {
                     runtime: target.backend.name().to_owned(),
                     provider: target.provider.to_string(),
@@ -105,8 +112,9 @@ impl<'a> Sweep<'a> {
                     output,
                     ..row
                 }));
-                if self.other.is_none() && first.len() == i {
-                    first.push(got);
+                if first.len() == i {
+                    let is_kept = self.other.is_none() || point.meaning == Meaning::Alone;
+                    first.push(if is_kept { got } else { vec![] });
                 }
             }
             let placed = session.placement();
@@ -131,12 +139,13 @@ impl<'a> Sweep<'a> {
         &mut self,
         got: &Outputs,
         want: Option<&Outputs>,
-        at: Lengths,
+        Point { at, meaning }: Point,
     ) -> Vec<(String, Run)> {
-        let (tolerance, meaning) = (self.tolerance(), self.meaning);
+        let tolerance = self.tolerance();
         let mut all: Vec<(String, Run)> = rows(got, want, tolerance, meaning).collect();
         let pads = self.given.is_empty() && self.subject.is_padded();
-        let Some(want) = want.filter(|_| self.other.is_none() && pads) else {
+        let is_alone = self.other.is_none() || meaning == Meaning::Alone;
+        let Some(want) = want.filter(|_| is_alone && pads) else {
             return all;
         };
         if all.iter().all(|(_, row)| row.ok) {

@@ -1,10 +1,9 @@
 //! Whole models in every runtime, and their rotations against the formula.
 
-use posenc_ir::{Dim, Model, Tensor};
-use posenc_runtime::{Backend, Optimization, RuntimeError};
+use posenc_ir::{Dim, Model};
+use posenc_runtime::{Backend, RuntimeError};
 
-use super::bisect::{Side, bisect};
-use super::decode::decode;
+use super::comparison::{Comparison, WholeRuns};
 use super::error::VerifyError;
 use super::given::Given;
 use super::inputs;
@@ -15,17 +14,15 @@ use super::recorded::{self, Held};
 use super::rotations::rotations;
 use super::run::{RuntimeTarget, as_backends, targets};
 use super::subject::Subject;
-use super::sweep::{Meaning, Sweep};
+use super::sweep::{Meaning, Point};
+use super::unchanged::is_unchanged;
 use crate::detect::branches::branches;
 use crate::detect::{Found, Options, detect};
 use crate::graph::ports::Lengths;
 use crate::graph::reorder::Order;
 use crate::record::{self, asked, written};
-use crate::report::{Run, SiteCheck, Verify};
+use crate::report::{SiteCheck, Verify};
 use crate::request::roles;
-
-/// The length at which prefill and decode are compared.
-const DECODE: usize = 16;
 
 /// What is outside of the edits of a rewrite.
 #[derive(Debug)]
@@ -71,8 +68,7 @@ pub(crate) fn verify_with(
         moved = rest.moved;
     }
     let is_broken = records.checks.iter().any(|check| !check.ok);
-    let other = other.map(|other| other.model);
-    let mut report = match computed(&given, (other, &moved), options, &targets, meaning) {
+    let mut report = match computed(&given, (other.as_ref(), &moved), options, &targets, meaning) {
         Ok(report) => report,
         // What differs from the record is a result, whether a runtime runs it or not.
         Err(error) if is_broken => {
@@ -116,7 +112,7 @@ fn is_only_form(model: &Model) -> bool {
 /// order.
 fn computed(
     given: &Given<'_>,
-    (other, moved): (Option<&Model>, &[(String, Order)]),
+    (other, moved): (Option<&Given<'_>>, &[(String, Order)]),
     options: &VerifyOptions,
     targets: &[RuntimeTarget<'_>],
     meaning: Meaning,
@@ -124,18 +120,19 @@ fn computed(
     let model = given.model;
     let found = detected(model, options);
     let backends = as_backends(targets);
-    let (rotations, skipped) = match &given.plain {
-        Some(plain) => rotations(plain, &detected(plain, options), &backends)?,
-        None => rotations(model, &found, &backends)?,
-    };
+    let plain = given.plain.as_ref().map(|plain| detected(plain, options));
+    let read = (given.read(), plain.as_ref().unwrap_or(&found));
+    let (rotations, skipped) = rotations(read.0, read.1, &backends)?;
     let subject = Subject::new(model, &found, options)?;
     let is_resized =
-        meaning == Meaning::NewFunction && other.is_some_and(|o| other_sizes(model, o));
-    let other = other.filter(|_| !is_resized);
-    let other = other.map(|other| (other, detected(other, options)));
+        meaning == Meaning::NewFunction && other.is_some_and(|o| other_sizes(model, o.model));
+    let given_other = other.filter(|_| !is_resized);
+    let other = given_other.map(|other| (other.model, detected(other.model, options)));
     let both = std::iter::once((model, &found)).chain(other.as_ref().map(|o| (o.0, &o.1)));
     let fed = &options.inputs[..];
     let lengths = match fed {
+        // A rewritten model may go on where its original ends.
+        [] if meaning == Meaning::NewFunction => lengths::lengths(&[(model, &found)], options)?,
         [] => lengths::lengths(&both.collect::<Vec<_>>(), options)?,
         fed => {
             inputs::check_names(both.map(|(model, _)| model.graph()), fed)?;
@@ -146,24 +143,44 @@ fn computed(
         Some((other, found)) => Some(Subject::new(other, found, options)?),
         None => None,
     };
-    let of = |lengths| Comparison {
+    let original = match given_other.filter(|_| meaning == Meaning::NewFunction && fed.is_empty()) {
+        Some(other) => Some((other.read(), detected(other.read(), options))),
+        None => None,
+    };
+    let other = other.as_ref();
+    let meant = |at: &Lengths| -> Result<Point, VerifyError> {
+        let unchanged = match &original {
+            Some((model, found)) => is_unchanged(&[(model, found), read], *at)?,
+            None => false,
+        };
+        let runs = other.is_some_and(|other| lengths::supports(other.model, other.found, *at));
+        let meaning = match meaning {
+            Meaning::NewFunction if !runs => Meaning::Alone,
+            Meaning::NewFunction if unchanged => Meaning::Same,
+            meaning => meaning,
+        };
+        Ok(Point { at: *at, meaning })
+    };
+    let points = lengths.iter().map(meant);
+    let points = points.collect::<Result<Vec<Point>, VerifyError>>()?;
+    let alone = |point: &Point| Point {
+        at: subject.ports().alone(point.at),
+        ..*point
+    };
+    let single: Vec<Point> = match fed {
+        [] => points.iter().map(alone).collect(),
+        _ => points.clone(),
+    };
+    let of = |points| Comparison {
         subject: &subject,
-        other: other.as_ref(),
+        other,
         moved,
-        lengths,
+        points,
         options,
-        meaning,
     };
-    let several = of(&lengths);
+    let several = of(&points);
     let ran = several.run(targets);
-    let single: Vec<Lengths> = match fed {
-        [] => lengths
-            .iter()
-            .map(|at| subject.ports().alone(*at))
-            .collect(),
-        _ => lengths.clone(),
-    };
-    let (comparison, mut whole) = match refusal(&ran).filter(|_| single != lengths) {
+    let (comparison, mut whole) = match refusal(&ran).filter(|_| single != points) {
         None => (several, ran?),
         Some(why) => match of(&single).run(targets) {
             Ok(mut alone) if alone.refused.is_empty() => {
@@ -180,10 +197,7 @@ fn computed(
         comparison.bisect(&mut whole)?;
     }
     let mut report = whole.report(rotations.checks);
-    if meaning == Meaning::NewFunction {
-        let why = "outputs against those of the original, because a rewrite makes them differ";
-        report.unchecked.push(why.to_owned());
-    }
+    report.unchecked.extend(differing(&points, is_resized));
     if !fed.is_empty() && subject.ports().has_past() {
         let why = "prefill against decode, because the inputs of one run were given";
         report.unchecked.push(why.to_owned());
@@ -196,6 +210,32 @@ fn computed(
         }
     }
     Ok(report)
+}
+
+/// Which outputs are not compared with those of the original.
+fn differing(points: &[Point], is_resized: bool) -> Vec<String> {
+    let of = |meaning: Meaning, why: &str| {
+        let all = points.iter().filter(|point| point.meaning == meaning);
+        let all: Vec<String> = all.map(|point| point.at.sequence.to_string()).collect();
+        let at = match &all[..] {
+            [] => return None,
+            all if all.len() == points.len() => String::new(),
+            [one] => format!(" at length {one}"),
+            [all @ .., last] => format!(" at lengths {} and {last}", all.join(", ")),
+        };
+        Some(format!(
+            "outputs against those of the original{at}, because {why}"
+        ))
+    };
+    let ends = match is_resized {
+        true => "a rewrite makes them differ",
+        false => "the original does not run there",
+    };
+    let changed = of(Meaning::NewFunction, "a rewrite makes them differ");
+    changed
+        .into_iter()
+        .chain(of(Meaning::Alone, ends))
+        .collect()
 }
 
 /// Whether an input of both models is declared with other sizes in one of them, or with open ones.
@@ -325,153 +365,4 @@ fn held(
         all.unchecked.push(why.to_owned());
     }
     Ok(all)
-}
-
-/// The models to compare, and how.
-struct Comparison<'a> {
-    subject: &'a Subject<'a>,
-    other: Option<&'a Subject<'a>>,
-    /// What the other has in another order.
-    moved: &'a [(String, Order)],
-    lengths: &'a [Lengths],
-    options: &'a VerifyOptions,
-    /// What it means that outputs differ.
-    meaning: Meaning,
-}
-
-/// The rows of whole runs.
-#[derive(Default)]
-struct WholeRuns<'a> {
-    runs: Vec<Run>,
-    /// The target of each row.
-    targets: Vec<&'a RuntimeTarget<'a>>,
-    /// The target that the others are compared with.
-    first: Option<&'a RuntimeTarget<'a>>,
-    /// Runtimes that do not support the model.
-    refused: Vec<VerifyError>,
-    warnings: Vec<String>,
-    /// Whether outputs of padding differ.
-    pads_apart: bool,
-    /// Whether caches of a window were left out where no tokens fill them.
-    are_unfilled: bool,
-}
-
-impl Comparison<'_> {
-    /// Runs the models on every target. A runtime that was not named may refuse them, as long as
-    /// another one runs them.
-    fn run<'t>(&self, targets: &'t [RuntimeTarget<'t>]) -> Result<WholeRuns<'t>, VerifyError> {
-        let mut sweep = Sweep::new(
-            self.subject,
-            (self.other, self.moved),
-            (self.lengths, &self.options.inputs),
-            self.meaning,
-        );
-        let mut whole = WholeRuns::default();
-        for target in targets {
-            match self.run_on(target, &mut sweep, &mut whole.warnings) {
-                Ok(rows) => {
-                    whole.targets.extend(rows.iter().map(|_| target));
-                    whole.runs.extend(rows);
-                    whole.first.get_or_insert(target);
-                }
-                Err(error @ VerifyError::Runtime { .. }) if self.options.providers.is_empty() => {
-                    whole.refused.push(error);
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        if whole.first.is_none() && !whole.refused.is_empty() {
-            return Err(whole.refused.swap_remove(0));
-        }
-        whole.pads_apart = sweep.pads_apart;
-        whole.are_unfilled = sweep.are_unfilled;
-        Ok(whole)
-    }
-
-    /// The rows of one target: runs at all lengths, and prefill against decode.
-    fn run_on(
-        &self,
-        target: &RuntimeTarget<'_>,
-        sweep: &mut Sweep<'_>,
-        warnings: &mut Vec<String>,
-    ) -> Result<Vec<Run>, VerifyError> {
-        let mut rows = sweep.run(target)?;
-        if !self.options.inputs.is_empty() {
-            return Ok(rows);
-        }
-        let longest = self.lengths.iter().map(|l| l.sequence).max().unwrap_or(0);
-        match decode(self.subject, longest.min(DECODE), target) {
-            Ok(stepped) => rows.extend(stepped),
-            // Whole runs count without it.
-            Err(error @ VerifyError::Unsupported { .. }) => {
-                warnings.push(format!("prefill was not compared with decode: {error}"));
-            }
-            Err(error) => return Err(error),
-        }
-        Ok(rows)
-    }
-
-    /// Names the first value that differs in the first run that is out of bounds.
-    fn bisect(&self, whole: &mut WholeRuns<'_>) -> Result<(), VerifyError> {
-        let Some(first) = whole.first else {
-            return Ok(());
-        };
-        let differs = |r: &Run| !r.ok && r.bound.is_some();
-        let Some(failed) = whole.runs.iter().position(differs) else {
-            return Ok(());
-        };
-        let run = &mut whole.runs[failed];
-        let Some(at) = self.lengths.iter().find(|l| l.sequence == run.length) else {
-            return Ok(());
-        };
-        let optimization = if run.optimization == "off" {
-            Optimization::Off
-        } else {
-            Optimization::On
-        };
-        let target = whole.targets[failed];
-        let given = &self.options.inputs;
-        let a = side(self.subject, target, optimization, given);
-        let b = match self.other {
-            Some(other) => side(other, target, optimization, given),
-            None => side(self.subject, first, Optimization::On, given),
-        };
-        run.first_divergence = bisect(&a, &b, *at, self.options)?;
-        Ok(())
-    }
-}
-
-fn side<'a>(
-    subject: &Subject<'a>,
-    target: &'a RuntimeTarget<'a>,
-    optimization: Optimization,
-    given: &'a [(String, Tensor)],
-) -> Side<'a> {
-    Side {
-        model: subject.model,
-        found: subject.found,
-        target,
-        optimization,
-        given,
-    }
-}
-
-impl WholeRuns<'_> {
-    fn report(mut self, sites: Vec<SiteCheck>) -> Verify {
-        let refused = self.refused.iter().map(|e| format!("skipped: {e}"));
-        self.warnings.extend(refused);
-        self.warnings.dedup();
-        let mut report = Verify::new(self.runs, sites);
-        report.warnings = self.warnings;
-        if self.pads_apart {
-            let why = "outputs of padding, which runtimes compute in different ways";
-            report.unchecked.push(why.to_owned());
-        }
-        if self.are_unfilled {
-            let why =
-                "caches of a window at lengths that do not fill them, where the rest is undefined";
-            report.unchecked.push(why.to_owned());
-        }
-        report
-    }
 }

@@ -11,6 +11,7 @@ mod functions;
 mod ids;
 mod length;
 mod precision;
+mod quantized;
 mod rescaled;
 mod selection;
 mod stacks;

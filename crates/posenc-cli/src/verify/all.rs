@@ -1,0 +1,200 @@
+//! `verify --all`: the models of a project and their rewrites.
+
+use std::path::Path;
+
+use posenc_ir::diff::Diff;
+use posenc_onnx::Model;
+use posenc_onnx::report::{SiteCheck, Verify};
+use posenc_onnx::verify::verify;
+use serde::Serialize;
+
+use super::project::{Project, Settings, Wanted};
+use super::text::{self, Detail};
+use super::{Args, Runtimes, junit};
+use crate::exit::{Exit, sentence};
+use crate::progress::Progress;
+use crate::terminal::Terminal;
+use crate::{model, rewrite};
+
+/// What was found of all.
+#[derive(Debug, Serialize)]
+struct Found {
+    schema: u32,
+    models: Vec<Case>,
+    ok: bool,
+}
+
+/// A model, or a rewrite of one.
+#[derive(Debug, Serialize)]
+struct Case {
+    path: String,
+    /// The model that it is rewritten from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    original: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    report: Option<Verify>,
+    /// Why there is no report.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+    #[serde(skip)]
+    exit: Exit,
+}
+
+impl Case {
+    fn of(path: &Path, original: Option<&Path>, verified: anyhow::Result<Verify>) -> Self {
+        let words = |path: &Path| path.display().to_string();
+        let exit = match &verified {
+            Ok(report) if report.ok => Exit::Done,
+            Ok(_) => Exit::Difference,
+            Err(error) => Exit::of(error),
+        };
+        let (report, error) = match verified {
+            Ok(report) => (Some(report), None),
+            Err(error) => (None, Some(sentence(&error))),
+        };
+        Self {
+            path: words(path),
+            original: original.map(words),
+            report,
+            error,
+            exit,
+        }
+    }
+
+    fn text(&self, detail: Detail, terminal: &Terminal) -> String {
+        let found = match (&self.report, &self.error) {
+            (Some(report), _) => text::text(report, detail, terminal.out),
+            (None, Some(error)) => format!("{}\n", terminal.out.bad(error)),
+            (None, None) => String::new(),
+        };
+        if found.is_empty() {
+            return found;
+        }
+        let from = self.original.as_ref();
+        let from = from.map_or_else(String::new, |original| format!(" from {original}"));
+        format!("{}{from}\n\n{found}\n", terminal.out.name(&self.path))
+    }
+}
+
+/// Verifies every model and every rewrite of the project of this folder.
+pub(super) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
+    let project = Project::read()?;
+    let progress = Progress::start(terminal, "verifying".to_owned());
+    let mut cases = vec![];
+    for entry in &project.models {
+        let settings = entry.verify.as_ref().unwrap_or(&project.verify);
+        let settings = settings.clone().or(args.settings());
+        let wanted = entry.rewrites()?;
+        progress.now(format!("verifying {}", entry.path.display()));
+        let opened = Runtimes::open(&settings.provider)?;
+        let how = How {
+            args,
+            settings,
+            runtimes: opened,
+        };
+        let read = model::named(&entry.path, Model::open(&entry.path));
+        let read = match read {
+            Ok(read) => read,
+            Err(error) => {
+                let path = &entry.path;
+                cases.push(Case::of(path, None, Err(error)));
+                let why = || anyhow::anyhow!("{} was not read", path.display());
+                let lost = wanted
+                    .iter()
+                    .map(|w| Case::of(&w.output, Some(path), Err(why())));
+                cases.extend(lost);
+                continue;
+            }
+        };
+        let alone = model::named(&entry.path, how.verify(&read, None));
+        cases.push(Case::of(&entry.path, None, alone));
+        for wanted in &wanted {
+            progress.now(format!("verifying {}", wanted.output.display()));
+            let verified = model::named(&wanted.output, how.rewritten(wanted, &read));
+            cases.push(Case::of(&wanted.output, Some(&entry.path), verified));
+        }
+    }
+    drop(progress);
+    let outcomes = cases.iter().map(|case| {
+        let error = case.error.as_deref().unwrap_or_default();
+        (case.path.as_str(), case.report.as_ref().ok_or(error))
+    });
+    if let Some(file) = &args.junit {
+        junit::write(file, outcomes)?;
+    }
+    let errors = cases.iter().map(|case| case.exit);
+    let failed: Vec<Exit> = errors.filter(|exit| *exit != Exit::Done).collect();
+    // What could not be verified says more than what differs.
+    let worst = failed.iter().copied().max_by_key(|exit| *exit as u8);
+    let exit = worst.unwrap_or(Exit::Done);
+    let count = cases.len();
+    let found = Found {
+        schema: posenc_onnx::report::SCHEMA,
+        models: cases,
+        ok: failed.is_empty(),
+    };
+    if args.json {
+        terminal.print_json(&found)?;
+        return Ok(exit);
+    }
+    let detail = Detail::of(terminal);
+    let texts = found.models.iter().map(|case| case.text(detail, terminal));
+    let mut text: String = texts.collect();
+    if detail != Detail::Failures || !found.ok {
+        text += &match failed.len() {
+            0 => terminal
+                .out
+                .good(format!("all {count} models are as they should be")),
+            bad => terminal
+                .out
+                .bad(format!("{bad} of {count} models are not as they should be")),
+        };
+        text.push('\n');
+    }
+    terminal.print(text)?;
+    Ok(exit)
+}
+
+/// How models are verified.
+struct How<'a> {
+    args: &'a Args,
+    settings: Settings,
+    runtimes: Runtimes,
+}
+
+impl How<'_> {
+    fn verify(&self, model: &Model, other: Option<&Model>) -> anyhow::Result<Verify> {
+        let options = self.settings.options(&self.runtimes, self.args.bisect());
+        let other = other.map(Model::as_ir);
+        Ok(verify(
+            model.as_ir(),
+            other,
+            &options,
+            &self.runtimes.backends,
+        )?)
+    }
+
+    /// The file of a rewrite, which has to be what the rewrite makes; where there is none, what it makes.
+    fn rewritten(&self, wanted: &Wanted, original: &Model) -> anyhow::Result<Verify> {
+        let made = rewrite::in_memory(&wanted.args, original)?;
+        if !wanted.output.exists() {
+            let made = Model::checked(made.into_ir())?;
+            return self.verify(&made, Some(original));
+        }
+        let file = Model::open(&wanted.output)?;
+        let differs = !Diff::between(made.as_ir(), file.as_ir())?.is_empty();
+        let mut report = self.verify(&file, Some(original))?;
+        report.sites.insert(
+            0,
+            SiteCheck {
+                site: wanted.output.display().to_string(),
+                quantity: "rewrite".to_owned(),
+                max_error: (!differs).then_some(0.0),
+                bound: 0.0,
+                ok: !differs,
+            },
+        );
+        report.ok &= !differs;
+        Ok(report)
+    }
+}

@@ -1,0 +1,191 @@
+//! `posenc.toml`: the models of a project, their rewrites and what they may differ by.
+//!
+//! ```toml
+//! [verify]
+//! provider = ["tract", "cpu"]
+//! lengths = [1, 64, 128]
+//!
+//! [[model]]
+//! path = "llama.onnx"
+//!
+//! [[model.rewrite]]
+//! output = "llama.yarn.onnx"
+//! scale = "yarn"
+//! factor = 4
+//! ```
+
+use std::convert::Infallible;
+use std::path::{Path, PathBuf};
+
+use clap::Parser;
+use serde::{Deserialize, Deserializer};
+use toml::{Table, Value};
+
+use crate::backend::Choice;
+use crate::exit::Failure;
+use crate::{model, rewrite};
+
+/// The file that `--all` reads.
+pub(super) const FILE: &str = "posenc.toml";
+
+/// A project.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Project {
+    /// What holds for every model that says nothing else.
+    #[serde(default)]
+    pub(super) verify: Settings,
+    /// The models.
+    #[serde(default, rename = "model")]
+    pub(super) models: Vec<Entry>,
+}
+
+/// How models are run, and what they may differ by.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Settings {
+    /// Where to run, as `--provider` takes it.
+    #[serde(default, deserialize_with = "choices")]
+    pub(super) provider: Vec<Choice>,
+    #[serde(default)]
+    pub(super) no_fallback: bool,
+    #[serde(default)]
+    pub(super) lengths: Vec<usize>,
+    pub(super) atol: Option<f64>,
+    pub(super) rtol: Option<f64>,
+}
+
+/// Providers by their names.
+fn choices<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Choice>, D::Error> {
+    let words = Vec::<String>::deserialize(from)?;
+    let choice = |word: &String| word.parse().map_err(|never: Infallible| match never {});
+    words.iter().map(choice).collect()
+}
+
+impl Settings {
+    /// The same with what flags say instead.
+    pub(super) fn or(self, flags: Self) -> Self {
+        let first = |a: Vec<Choice>, b: Vec<Choice>| if a.is_empty() { b } else { a };
+        Self {
+            provider: first(flags.provider, self.provider),
+            no_fallback: flags.no_fallback || self.no_fallback,
+            lengths: if flags.lengths.is_empty() {
+                self.lengths
+            } else {
+                flags.lengths
+            },
+            atol: flags.atol.or(self.atol),
+            rtol: flags.rtol.or(self.rtol),
+        }
+    }
+}
+
+/// A model, and what it is rewritten to.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Entry {
+    pub(super) path: PathBuf,
+    /// What holds for this model and its rewrites instead.
+    pub(super) verify: Option<Settings>,
+    /// Flags of `rewrite` by their names, and `output`.
+    #[serde(default)]
+    rewrite: Vec<Table>,
+}
+
+/// A rewrite of a model.
+pub(super) struct Wanted {
+    /// The file, which is compared where it exists.
+    pub(super) output: PathBuf,
+    /// What is asked for.
+    pub(super) args: rewrite::Args,
+}
+
+impl Project {
+    /// Reads the file of this folder.
+    pub(super) fn read() -> anyhow::Result<Self> {
+        let path = Path::new(FILE);
+        let text = std::fs::read_to_string(path);
+        let text = model::named(path, text.map_err(|e| Failure::usage(e.to_string())))?;
+        let read = toml::from_str(&text).map_err(|e| Failure::usage(e.to_string().trim_end()));
+        let read: Self = model::named(path, read)?;
+        if read.models.is_empty() {
+            let none = Failure::usage("no [[model]] is given");
+            return model::named(path, Err(none));
+        }
+        Ok(read)
+    }
+}
+
+impl Entry {
+    /// The rewrites of this model.
+    pub(super) fn rewrites(&self) -> anyhow::Result<Vec<Wanted>> {
+        let all = self.rewrite.iter().map(|table| self.wanted(table));
+        all.map(|wanted| model::named(Path::new(FILE), wanted))
+            .collect()
+    }
+
+    fn wanted(&self, table: &Table) -> Result<Wanted, Failure> {
+        let of = self.path.display();
+        let output = table.get("output").and_then(Value::as_str);
+        let output = output.map(PathBuf::from).ok_or_else(|| {
+            Failure::usage(format!(
+                "a rewrite of {of} has no output, the path of its file"
+            ))
+        })?;
+        let mut line = vec!["rewrite".to_owned()];
+        for (key, value) in table.iter().filter(|(key, _)| *key != "output") {
+            line.extend(flag(key, value).ok_or_else(|| {
+                Failure::usage(format!(
+                    "{key} of a rewrite of {of} is no number, word or list of them"
+                ))
+            })?);
+        }
+        line.extend(["--".to_owned(), self.path.display().to_string()]);
+        let parsed = Line::try_parse_from(line).map_err(|error| {
+            // The first line says what is wrong, the others how the command is used.
+            let text = error.to_string();
+            let first = text.lines().next().unwrap_or_default();
+            let first = first.strip_prefix("error: ").unwrap_or(first);
+            Failure::usage(format!("a rewrite of {of}: {first}"))
+        })?;
+        if let Some(flag) = parsed.args.beside_the_rewrite() {
+            let why =
+                format!("{flag} of a rewrite of {of} does not say what it makes: leave it out");
+            return Err(Failure::usage(why));
+        }
+        Ok(Wanted {
+            output,
+            args: parsed.args,
+        })
+    }
+}
+
+/// A key and its value as a flag of the command line.
+fn flag(key: &str, value: &Value) -> Option<Option<String>> {
+    let flag = format!("--{key}");
+    Some(match value {
+        Value::Boolean(true) => Some(flag),
+        Value::Boolean(false) => None,
+        other => Some(format!("{flag}={}", word(other)?)),
+    })
+}
+
+fn word(value: &Value) -> Option<String> {
+    Some(match value {
+        Value::String(text) => text.clone(),
+        Value::Integer(n) => n.to_string(),
+        Value::Float(x) => x.to_string(),
+        Value::Array(all) => {
+            let all: Option<Vec<String>> = all.iter().map(word).collect();
+            all?.join(",")
+        }
+        _ => return None,
+    })
+}
+
+/// `rewrite` as a command of its own.
+#[derive(Debug, Parser)]
+struct Line {
+    #[command(flatten)]
+    args: rewrite::Args,
+}

@@ -1,0 +1,113 @@
+//! A verification in a few lines: one for each quantity, and one for each way to run.
+
+use posenc_onnx::report::{Run, SiteCheck};
+
+use super::text::or_dash;
+use crate::columns::{Align, Cell, Columns};
+use crate::number::{counted, fixed, rough};
+
+const LEFT: Align = Align::Left;
+const RIGHT: Align = Align::Right;
+
+/// What the columns of checks mean.
+pub(super) const SITES_LEGEND: &str = "\
+error, bound: of the element closest to its bound, from an error model";
+
+/// What the columns of runs mean.
+pub(super) const RUNS_LEGEND: &str = "\
+error, bound: of the run closest to its bound; – where there is nothing to compare with";
+
+/// A row for each quantity.
+pub(super) fn sites(sites: &[SiteCheck]) -> Columns {
+    let mut columns = Columns::new(&[
+        ("quantity", LEFT),
+        ("at", LEFT),
+        ("error", RIGHT),
+        ("bound", RIGHT),
+        ("", LEFT),
+    ]);
+    for group in grouped(sites, |site| &site.quantity) {
+        let share = |site: &&&SiteCheck| match site.max_error {
+            Some(error) => share(error, site.bound),
+            None => f64::INFINITY,
+        };
+        let closest = group.iter().max_by(|a, b| share(a).total_cmp(&share(b)));
+        let closest = closest.expect("a group has members");
+        let at = match &group[..] {
+            [one] => one.site.clone(),
+            all => counted(all.len(), "place"),
+        };
+        columns.row([
+            closest.quantity.clone().into(),
+            at.into(),
+            or_dash(closest.max_error, rough).into(),
+            rough(closest.bound).into(),
+            Cell::verdict(group.iter().all(|site| site.ok)),
+        ]);
+    }
+    columns
+}
+
+/// A row for each runtime, provider and optimization.
+pub(super) fn runs<'a>(runs: &'a [Run]) -> Columns {
+    let mut columns = Columns::new(&[
+        ("runtime", LEFT),
+        ("provider", LEFT),
+        ("optimization", LEFT),
+        ("batch", RIGHT),
+        ("lengths", LEFT),
+        ("outputs", RIGHT),
+        ("error", RIGHT),
+        ("bound", RIGHT),
+        ("cosine", RIGHT),
+        ("", LEFT),
+    ]);
+    let key = |run: &'a Run| {
+        let place = (&run.runtime, &run.provider, &run.optimization);
+        (place, run.batch, run.is_comparison())
+    };
+    for group in grouped(runs, key) {
+        let share = |run: &&&Run| match run.max_abs.zip(run.bound) {
+            Some((error, bound)) => share(error, bound),
+            None => f64::INFINITY,
+        };
+        let closest = group.iter().max_by(|a, b| share(a).total_cmp(&share(b)));
+        let closest = closest.expect("a group has members");
+        let mut lengths: Vec<String> = group.iter().map(|run| run.length.to_string()).collect();
+        lengths.dedup();
+        let mut outputs: Vec<&str> = group.iter().map(|run| run.output.as_str()).collect();
+        outputs.sort_unstable();
+        outputs.dedup();
+        let cosines = group.iter().filter_map(|run| run.cosine);
+        columns.row([
+            closest.runtime.clone().into(),
+            closest.provider.clone().into(),
+            closest.optimization.clone().into(),
+            closest.batch.to_string().into(),
+            lengths.join(", ").into(),
+            outputs.len().to_string().into(),
+            or_dash(closest.max_abs, rough).into(),
+            or_dash(closest.bound, rough).into(),
+            or_dash(cosines.min_by(f64::total_cmp), |c| fixed(c, 6)).into(),
+            Cell::verdict(group.iter().all(|run| run.ok)),
+        ]);
+    }
+    columns
+}
+
+/// What has the same key, in the order in which keys come first.
+fn grouped<'a, T, K: PartialEq>(all: &'a [T], key: impl Fn(&'a T) -> K) -> Vec<Vec<&'a T>> {
+    let mut groups: Vec<Vec<&'a T>> = vec![];
+    for one in all {
+        match groups.iter_mut().find(|group| key(group[0]) == key(one)) {
+            Some(group) => group.push(one),
+            None => groups.push(vec![one]),
+        }
+    }
+    groups
+}
+
+/// How much of a bound an error uses.
+pub(super) fn share(error: f64, bound: f64) -> f64 {
+    if error == 0.0 { 0.0 } else { error / bound }
+}

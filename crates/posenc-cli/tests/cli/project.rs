@@ -1,0 +1,145 @@
+//! `verify --all` of the models that `posenc.toml` names.
+
+use serde_json::Value;
+
+use crate::run::{Folder, Ran, binary, ran};
+
+const MODEL: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../fixtures/mini/rope/model.onnx"
+);
+
+/// A folder with a model and this text as `posenc.toml`.
+fn project(text: &str) -> Folder {
+    let folder = Folder::new();
+    folder.file("m.onnx", std::fs::read(MODEL).unwrap());
+    folder.file("posenc.toml", text);
+    folder
+}
+
+fn within(folder: &Folder, words: &[&str]) -> Ran {
+    ran(binary()
+        .current_dir(folder.path())
+        .args(words)
+        .output()
+        .unwrap())
+}
+
+const TWO: &str = r#"
+[verify]
+provider = ["tract"]
+lengths = [8]
+
+[[model]]
+path = "m.onnx"
+
+[[model.rewrite]]
+output = "yarn.onnx"
+scale = "yarn"
+factor = 4
+original-length = 64
+
+[[model.rewrite]]
+output = "alibi.onnx"
+to = "alibi"
+"#;
+
+#[test]
+fn every_model_and_rewrite_is_verified() {
+    let folder = project(TWO);
+    let words = ["rewrite", "m.onnx", "-o", "yarn.onnx", "--scale", "yarn"];
+    let more = ["--factor", "4", "--original-length", "64"];
+    let made = within(&folder, &[&words[..], &more].concat());
+    assert_eq!(made.code, 0, "{}", made.err);
+
+    let all = within(&folder, &["verify", "--all", "--json", "--junit", "v.xml"]);
+    assert_eq!(all.code, 0, "{}{}", all.out, all.err);
+    let found: Value = serde_json::from_str(&all.out).unwrap();
+    let models = found["models"].as_array().unwrap();
+    let paths: Vec<&str> = models.iter().map(|m| m["path"].as_str().unwrap()).collect();
+    assert_eq!(paths, ["m.onnx", "yarn.onnx", "alibi.onnx"]);
+    assert_eq!(models[1]["original"], "m.onnx");
+    let of_file = |at: usize| {
+        let sites = models[at]["report"]["sites"].as_array().unwrap();
+        sites.iter().any(|site| site["quantity"] == "rewrite")
+    };
+    assert!(of_file(1), "the file is compared");
+    assert!(!of_file(2), "there is no file");
+    assert!(!folder.names().contains(&"alibi.onnx".to_owned()));
+    let xml = std::fs::read_to_string(folder.place("v.xml")).unwrap();
+    for suite in ["m.onnx", "yarn.onnx", "alibi.onnx"] {
+        assert!(
+            xml.contains(&format!("<testsuite name=\"{suite}\"")),
+            "{xml}"
+        );
+    }
+    assert!(xml.contains("failures=\"0\""), "{xml}");
+
+    let quiet = within(&folder, &["verify", "--all", "--quiet"]);
+    assert_eq!((quiet.code, &*quiet.out), (0, ""), "{}", quiet.err);
+}
+
+#[test]
+fn a_file_that_the_rewrite_does_not_make_fails() {
+    let folder = project(TWO);
+    let words = ["rewrite", "m.onnx", "-o", "yarn.onnx", "--scale", "yarn"];
+    let more = ["--factor", "8", "--original-length", "64"];
+    let made = within(&folder, &[&words[..], &more].concat());
+    assert_eq!(made.code, 0, "{}", made.err);
+    let all = within(&folder, &["verify", "--all", "--quiet", "--junit", "v.xml"]);
+    assert_eq!(all.code, 1, "{}{}", all.out, all.err);
+    assert!(all.out.contains("yarn.onnx  rewrite"), "{}", all.out);
+    assert!(all.out.contains("1 of 3 models"), "{}", all.out);
+    assert!(!all.out.contains("alibi.onnx"), "{}", all.out);
+    let xml = std::fs::read_to_string(folder.place("v.xml")).unwrap();
+    assert!(xml.contains("yarn.onnx rewrite"), "{xml}");
+    assert!(xml.contains("<failure"), "{xml}");
+}
+
+#[test]
+fn a_model_that_cannot_be_read_leaves_the_others() {
+    let folder = project(&format!("{TWO}\n[[model]]\npath = \"none.onnx\"\n"));
+    let all = within(&folder, &["verify", "--all", "--junit", "v.xml"]);
+    assert_eq!(all.code, 3, "{}{}", all.out, all.err);
+    assert!(all.out.contains("none.onnx: No such file"), "{}", all.out);
+    assert!(all.out.contains("1 of 4 models"), "{}", all.out);
+    let xml = std::fs::read_to_string(folder.place("v.xml")).unwrap();
+    assert!(xml.contains("<error"), "{xml}");
+}
+
+#[test]
+fn what_is_wrong_in_the_file_is_said() {
+    let empty = Folder::new();
+    within(&empty, &["verify", "--all"]).failed(2, "no file");
+    let model = "[[model]]\npath = \"m.onnx\"\n";
+    for (text, part) in [
+        ("", "no [[model]]"),
+        ("[[model]]\npaht = \"m.onnx\"\n", "paht"),
+        ("[verify]\nlength = [1]\n", "length"),
+        (
+            &format!("{model}[[model.rewrite]]\nscale = \"yarn\"\n"),
+            "output",
+        ),
+        (
+            &format!("{model}[[model.rewrite]]\noutput = \"o\"\nfacter = 4\n"),
+            "--facter",
+        ),
+        (
+            &format!("{model}[[model.rewrite]]\noutput = \"o\"\nscale = \"jarn\"\n"),
+            "jarn",
+        ),
+        (
+            &format!("{model}[[model.rewrite]]\noutput = \"o\"\nscale = 1979-05-27\n"),
+            "scale",
+        ),
+        (
+            &format!("{model}[[model.rewrite]]\noutput = \"o\"\ndry-run = true\n"),
+            "dry-run",
+        ),
+    ] {
+        let all = within(&project(text), &["verify", "--all"]);
+        all.failed(2, text);
+        assert!(all.err.contains("posenc.toml"), "{text}: {}", all.err);
+        assert!(all.err.contains(part), "{text}: {}", all.err);
+    }
+}

@@ -1,0 +1,166 @@
+//! Whole runs of one model, or of two, on every target.
+
+use posenc_ir::Tensor;
+use posenc_runtime::Optimization;
+
+use super::bisect::{Side, bisect};
+use super::decode::decode;
+use super::error::VerifyError;
+use super::options::VerifyOptions;
+use super::run::RuntimeTarget;
+use super::subject::Subject;
+use super::sweep::{Point, Sweep};
+use crate::graph::reorder::Order;
+use crate::report::{Run, SiteCheck, Verify};
+
+/// The length at which prefill and decode are compared.
+const DECODE: usize = 16;
+
+/// The models to compare, and how.
+pub(super) struct Comparison<'a> {
+    pub(super) subject: &'a Subject<'a>,
+    pub(super) other: Option<&'a Subject<'a>>,
+    /// What the other has in another order.
+    pub(super) moved: &'a [(String, Order)],
+    pub(super) points: &'a [Point],
+    pub(super) options: &'a VerifyOptions,
+}
+
+/// The rows of whole runs.
+#[derive(Default)]
+pub(super) struct WholeRuns<'a> {
+    runs: Vec<Run>,
+    /// The target of each row.
+    targets: Vec<&'a RuntimeTarget<'a>>,
+    /// The target that the others are compared with.
+    first: Option<&'a RuntimeTarget<'a>>,
+    /// Runtimes that do not support the model.
+    pub(super) refused: Vec<VerifyError>,
+    pub(super) warnings: Vec<String>,
+    /// Whether outputs of padding differ.
+    pads_apart: bool,
+    /// Whether caches of a window were left out where no tokens fill them.
+    are_unfilled: bool,
+}
+
+impl Comparison<'_> {
+    /// Runs the models on every target. A runtime that was not named may refuse them, as long as
+    /// another one runs them.
+    pub(super) fn run<'t>(
+        &self,
+        targets: &'t [RuntimeTarget<'t>],
+    ) -> Result<WholeRuns<'t>, VerifyError> {
+        let mut sweep = Sweep::new(
+            self.subject,
+            (self.other, self.moved),
+            (self.points, &self.options.inputs),
+        );
+        let mut whole = WholeRuns::default();
+        for target in targets {
+            match self.run_on(target, &mut sweep, &mut whole.warnings) {
+                Ok(rows) => {
+                    whole.targets.extend(rows.iter().map(|_| target));
+                    whole.runs.extend(rows);
+                    whole.first.get_or_insert(target);
+                }
+                Err(error @ VerifyError::Runtime { .. }) if self.options.providers.is_empty() => {
+                    whole.refused.push(error);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        if whole.first.is_none() && !whole.refused.is_empty() {
+            return Err(whole.refused.swap_remove(0));
+        }
+        whole.pads_apart = sweep.pads_apart;
+        whole.are_unfilled = sweep.are_unfilled;
+        Ok(whole)
+    }
+
+    /// The rows of one target: runs at all lengths, and prefill against decode.
+    fn run_on(
+        &self,
+        target: &RuntimeTarget<'_>,
+        sweep: &mut Sweep<'_>,
+        warnings: &mut Vec<String>,
+    ) -> Result<Vec<Run>, VerifyError> {
+        let mut rows = sweep.run(target)?;
+        if !self.options.inputs.is_empty() {
+            return Ok(rows);
+        }
+        let longest = self.points.iter().map(|p| p.at.sequence).max().unwrap_or(0);
+        match decode(self.subject, longest.min(DECODE), target) {
+            Ok(stepped) => rows.extend(stepped),
+            // Whole runs count without it.
+            Err(error @ VerifyError::Unsupported { .. }) => {
+                warnings.push(format!("prefill was not compared with decode: {error}"));
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(rows)
+    }
+
+    /// Names the first value that differs in the first run that is out of bounds.
+    pub(super) fn bisect(&self, whole: &mut WholeRuns<'_>) -> Result<(), VerifyError> {
+        let Some(first) = whole.first else {
+            return Ok(());
+        };
+        let differs = |r: &Run| !r.ok && r.bound.is_some();
+        let Some(failed) = whole.runs.iter().position(differs) else {
+            return Ok(());
+        };
+        let run = &mut whole.runs[failed];
+        let Some(point) = self.points.iter().find(|p| p.at.sequence == run.length) else {
+            return Ok(());
+        };
+        let optimization = if run.optimization == "off" {
+            Optimization::Off
+        } else {
+            Optimization::On
+        };
+        let target = whole.targets[failed];
+        let given = &self.options.inputs;
+        let a = side(self.subject, target, optimization, given);
+        let b = match self.other {
+            Some(other) => side(other, target, optimization, given),
+            None => side(self.subject, first, Optimization::On, given),
+        };
+        run.first_divergence = bisect(&a, &b, point.at, self.options)?;
+        Ok(())
+    }
+}
+
+fn side<'a>(
+    subject: &Subject<'a>,
+    target: &'a RuntimeTarget<'a>,
+    optimization: Optimization,
+    given: &'a [(String, Tensor)],
+) -> Side<'a> {
+    Side {
+        model: subject.model,
+        found: subject.found,
+        target,
+        optimization,
+        given,
+    }
+}
+
+impl WholeRuns<'_> {
+    pub(super) fn report(mut self, sites: Vec<SiteCheck>) -> Verify {
+        let refused = self.refused.iter().map(|e| format!("skipped: {e}"));
+        self.warnings.extend(refused);
+        self.warnings.dedup();
+        let mut report = Verify::new(self.runs, sites);
+        report.warnings = self.warnings;
+        if self.pads_apart {
+            let why = "outputs of padding, which runtimes compute in different ways";
+            report.unchecked.push(why.to_owned());
+        }
+        if self.are_unfilled {
+            let why =
+                "caches of a window at lengths that do not fill them, where the rest is undefined";
+            report.unchecked.push(why.to_owned());
+        }
+        report
+    }
+}

@@ -1,0 +1,91 @@
+//! The lengths at which a rewritten model computes what its original does: where every encoding has the same
+//! numbers, as below the length from which a scaling or a longer table acts.
+
+use posenc_ir::eval::Budget;
+use posenc_ir::{Model, Use};
+
+use super::VerifyError;
+use super::bound::ROUNDINGS;
+use super::expected::{Expected, expectations};
+use crate::detect::finding::Finding;
+use crate::detect::{Found, run_at};
+use crate::graph::ports::Lengths;
+
+/// Elements that a value may have which is compared.
+const BUDGET: Budget = Budget { elements: 1 << 22 };
+
+/// Two models, each with what was found in it.
+pub(crate) type Pair<'a> = [(&'a Model, &'a Found); 2];
+
+/// Whether all encodings of two models have the same numbers for sequences of this length without earlier
+/// tokens. What has no numbers counts as different.
+///
+/// # Errors
+/// When the metadata of one of them names an invalid scaling.
+pub(crate) fn is_unchanged(pair: &Pair<'_>, at: Lengths) -> Result<bool, VerifyError> {
+    let [(_, a), (_, b)] = pair;
+    let is_read = |found: &Found| {
+        let all = found.findings.len() + found.rotary.len();
+        all > 0 && found.axial.is_empty() && found.not_rotary.is_empty()
+    };
+    if at.past > 0 || !is_read(a) || !is_read(b) {
+        return Ok(false);
+    }
+    Ok(rotate_alike(pair, at.sequence)? && add_alike(pair, at))
+}
+
+/// Whether queries and keys rotate by the same angles.
+fn rotate_alike(pair: &Pair<'_>, length: usize) -> Result<bool, VerifyError> {
+    let [(a, in_a), (b, in_b)] = pair;
+    let (a, b) = (expectations(a, in_a)?, expectations(b, in_b)?);
+    let mut pairs = a.iter().zip(&b);
+    Ok(a.len() == b.len() && pairs.all(|(a, b)| is_same_rotation(a, b, length)))
+}
+
+fn is_same_rotation(a: &Expected, b: &Expected, length: usize) -> bool {
+    if (a.site, &a.pairs, a.first) != (b.site, &b.pairs, b.first) {
+        return false;
+    }
+    let last = (a.first.unsigned_abs() as usize).saturating_add(length);
+    let [one, other] = [a, b].map(|own| own.law.frequencies(last));
+    let epsilon = f64::from(f32::EPSILON);
+    let is_near = |x: f64, y: f64| (x - y).abs() <= ROUNDINGS * epsilon * x.abs();
+    let same_angles = || {
+        let mut pairs = one.inv_freq.iter().zip(&other.inv_freq);
+        // One position, which is 0, rotates by nothing.
+        last <= 1 || pairs.all(|(x, y)| is_near(*x, *y))
+    };
+    one.inv_freq.len() == other.inv_freq.len()
+        && is_near(one.attention_factor, other.attention_factor)
+        && same_angles()
+}
+
+/// Whether what is added to embeddings and scores, or multiplied with queries and keys, has the same numbers.
+fn add_alike([(a, in_a), (b, in_b)]: &Pair<'_>, at: Lengths) -> bool {
+    let pairs = || in_a.findings.iter().zip(&in_b.findings);
+    let is_alike =
+        |(a, b): (&Finding, &Finding)| a.sites == b.sites && a.entries.len() == b.entries.len();
+    if in_a.findings.len() != in_b.findings.len() || !pairs().all(is_alike) {
+        return false;
+    }
+    let entries = pairs().flat_map(|(a, b)| a.entries.iter().zip(&b.entries));
+    let mut entries = entries.peekable();
+    if entries.peek().is_none() {
+        return true;
+    }
+    let runs = [(a, in_a), (b, in_b)].map(|(model, found)| run_at(model, found, at, &BUDGET));
+    let [Some(run_a), Some(run_b)] = runs else {
+        return false;
+    };
+    let value = |model: &Model, at: &Use| model.graph().node(at.node).input(at.slot());
+    let near = |x: &Use, y: &Use| {
+        let (x, y) = (value(a, x)?, value(b, y)?);
+        let epsilon = run_a.get(x).dtype?.epsilon()?;
+        let (x, y) = (run_a.get(x).to_f64()?, run_b.get(y).to_f64()?);
+        let largest = x.iter().fold(0.0_f64, |most, v| most.max(v.abs()));
+        let most = ROUNDINGS * epsilon * largest;
+        let mut numbers = x.iter().zip(&y);
+        Some(x.shape() == y.shape() && numbers.all(|(x, y)| (x - y).abs() <= most))
+    };
+    entries.all(|(x, y)| near(x, y) == Some(true))
+}
