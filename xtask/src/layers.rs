@@ -51,15 +51,20 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
     }
 }
 
-/// The files under `crates/*/src`, by their paths under the root, with `/`.
+/// The folders that hold packages.
+const PACKAGES: [&str; 2] = ["crates", "bindings"];
+
+/// The files under `crates/*/src` and `bindings/*/src`, by their paths under the root, with `/`.
 #[derive(Debug, Default)]
 struct Sources(BTreeMap<String, String>);
 
 impl Sources {
     fn read(root: &Path) -> Result<Self> {
         let mut sources = Self::default();
-        for package in names_in(&root.join("crates"))? {
-            sources.add(root, &format!("crates/{package}/src"))?;
+        for folder in PACKAGES {
+            for package in names_in(&root.join(folder))? {
+                sources.add(root, &format!("{folder}/{package}/src"))?;
+            }
         }
         Ok(sources)
     }

@@ -2,6 +2,8 @@
 //!
 //! - `cargo xtask test [ARGUMENT …]` gets what the tests need and runs all of them; the arguments go
 //!   to `cargo test`.
+//! - `cargo xtask python [ARGUMENT …]` builds the Python package, checks its types and runs its tests; the
+//!   arguments go to pytest.
 //! - `cargo xtask schema [--check]` writes the facts about operators that the check of models knows,
 //!   or compares what is checked in.
 //! - `cargo xtask layers [--list]` compares the imports of all files with the table of layers in
@@ -20,17 +22,19 @@ mod layers;
 mod pip;
 #[cfg(feature = "proto")]
 mod proto;
+mod python;
 mod schema;
 mod scripts;
 mod test;
 mod wild;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 
-const TASKS: &str = "`test`, `layers`, `schema`, `wild`, `embeddings`, `gpu-check` and `proto`";
+const TASKS: &str =
+    "`test`, `python`, `layers`, `schema`, `wild`, `embeddings`, `gpu-check` and `proto`";
 
 fn main() -> Result<ExitCode> {
     let mut arguments = std::env::args().skip(1);
@@ -38,6 +42,7 @@ fn main() -> Result<ExitCode> {
     let rest: Vec<String> = arguments.collect();
     match task.as_deref() {
         Some("test") => test::run(root()?, &rest),
+        Some("python") => python::run(root()?, &target()?, &rest),
         Some("layers") => layers::run(root()?, &rest),
         Some("schema") => schema::run(root()?, &rest),
         Some("wild") => wild::run(root()?, &rest),
@@ -51,6 +56,15 @@ fn main() -> Result<ExitCode> {
         None => bail!("which task? The tasks are {TASKS}"),
     }?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The target folder: this program is in a profile's folder of it.
+fn target() -> Result<PathBuf> {
+    let this = std::env::current_exe().context("cannot find the path of xtask")?;
+    let target = this.ancestors().nth(2);
+    Ok(target
+        .context("xtask is not in a target folder")?
+        .to_owned())
 }
 
 /// The workspace.

@@ -46,12 +46,7 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
 /// and reads the texts with the parser of the `onnx` package.
 fn read_prints(root: &Path) -> Result<()> {
     let package = schema::install(root)?;
-    // This program is in a profile's folder of the same target.
-    let this = std::env::current_exe().context("cannot find the path of xtask")?;
-    let target = this
-        .ancestors()
-        .nth(2)
-        .context("xtask is not in a target folder")?;
+    let target = crate::target()?;
     let binary = format!("posenc-onnx{}", std::env::consts::EXE_SUFFIX);
     let mut models = vec![];
     models_under(&root.join("fixtures"), &mut models)?;

@@ -5,9 +5,11 @@ use std::str::FromStr;
 
 use posenc_runtime::{Backend, Provider, RuntimeError};
 
+use crate::places::Search;
+
 /// A runtime to run a model on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Choice {
+pub enum Choice {
     /// The embedded runtime.
     Tract,
     /// ONNX Runtime, on a provider.
@@ -50,10 +52,10 @@ impl Choice {
     ///
     /// # Errors
     /// `Unavailable` if the runtime or its provider is not available.
-    pub(crate) fn open(&self) -> Result<Box<dyn Backend>, RuntimeError> {
+    pub(crate) fn open(&self, search: &Search) -> Result<Box<dyn Backend>, RuntimeError> {
         match self {
             Self::Tract => tract(),
-            Self::Ort(provider) => ort(provider),
+            Self::Ort(provider) => ort(provider, search),
         }
     }
 }
@@ -64,8 +66,8 @@ fn tract() -> Result<Box<dyn Backend>, RuntimeError> {
 }
 
 #[cfg(feature = "ort")]
-fn ort(provider: &Provider) -> Result<Box<dyn Backend>, RuntimeError> {
-    let ort = posenc_runtime::OrtBackend::open(&crate::places::gather())?;
+fn ort(provider: &Provider, search: &Search) -> Result<Box<dyn Backend>, RuntimeError> {
+    let ort = posenc_runtime::OrtBackend::open(&crate::places::gather(search))?;
     ort.probe(provider)?;
     Ok(Box::new(ort))
 }
@@ -79,7 +81,7 @@ fn tract() -> Result<Box<dyn Backend>, RuntimeError> {
 }
 
 #[cfg(not(feature = "ort"))]
-fn ort(_: &Provider) -> Result<Box<dyn Backend>, RuntimeError> {
+fn ort(_: &Provider, _: &Search) -> Result<Box<dyn Backend>, RuntimeError> {
     Err(RuntimeError::unavailable(
         "ONNX Runtime",
         "this build does not include it",

@@ -14,7 +14,7 @@ use posenc_runtime::RuntimeError;
 
 /// How the process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Exit {
+pub enum Exit {
     /// The request was carried out.
     Done = 0,
     /// A check found a difference, or there was nothing to work on.
@@ -35,16 +35,16 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// An error of the binary itself: a sentence, and how the process ends.
+/// An error of the command line itself: a sentence, and how the process ends.
 #[derive(Debug)]
-pub(crate) struct Failure {
+pub struct Failure {
     exit: Exit,
     sentence: String,
 }
 
 impl Failure {
     /// The command line is wrong.
-    pub(crate) fn usage(sentence: impl Into<String>) -> Self {
+    pub fn usage(sentence: impl Into<String>) -> Self {
         Self {
             exit: Exit::Usage,
             sentence: sentence.into(),
@@ -82,7 +82,7 @@ impl Failure {
 }
 
 /// An error with its causes, each once: some of them say what caused them.
-pub(crate) fn sentence(error: &anyhow::Error) -> String {
+pub fn sentence(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {
         if text.is_empty() {
@@ -104,7 +104,7 @@ impl std::error::Error for Failure {}
 
 impl Exit {
     /// How the process ends after this error.
-    pub(crate) fn of(error: &anyhow::Error) -> Self {
+    pub fn of(error: &anyhow::Error) -> Self {
         error
             .chain()
             .find_map(Self::of_cause)

@@ -70,12 +70,7 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
         model.with_input_roles(roles).map_err(RewriteError::from),
     )?;
     progress.now(format!("inspecting {}", args.model.display()));
-    let mut report = model.inspect();
-    let warnings = model.warnings().iter().map(ToString::to_string);
-    report.warnings.splice(..0, warnings);
-    report
-        .warnings
-        .extend(model::absence(&args.model, model.as_ir())?);
+    let mut report = report(&model)?;
     if args.hash {
         report.model.sha256 = Some(model.as_ir().sha256());
     }
@@ -97,6 +92,19 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
         terminal.print(text::text(&report, terminal.out))?;
     }
     Ok(Exit::Done)
+}
+
+/// What was found, with the warnings about the file.
+///
+/// # Errors
+/// When a field about data in other files is invalid.
+pub fn report(model: &Model) -> anyhow::Result<Inspect> {
+    let mut report = model.inspect();
+    let warnings = model.warnings().iter().map(ToString::to_string);
+    report.warnings.splice(..0, warnings);
+    let path = model.as_ir().path().unwrap_or(Path::new(""));
+    report.warnings.extend(model::absence(path, model.as_ir())?);
+    Ok(report)
 }
 
 /// Fills in values that only the config determines.

@@ -28,7 +28,10 @@ pub(crate) fn warn(terminal: &Terminal, path: &Path, warnings: &[impl Display]) 
 }
 
 /// A warning about external data files that do not exist; `None` if there are none.
-pub(crate) fn absence(path: &Path, model: &Model) -> anyhow::Result<Option<String>> {
+///
+/// # Errors
+/// When a field that names such a file is invalid; it names `path`, the file of the model.
+pub fn absence(path: &Path, model: &Model) -> anyhow::Result<Option<String>> {
     let absent = named(path, model.missing_external_data())?;
     if absent.is_empty() {
         return Ok(None);

@@ -23,12 +23,29 @@ pub(crate) fn variable(name: &str) -> Option<OsString> {
     env::var_os(name).filter(|value| !value.is_empty())
 }
 
+/// Where ONNX Runtime is looked for, besides `ORT_DYLIB_PATH`, which comes first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Search {
+    /// In the folders of the project, the active Python environment and the system.
+    #[default]
+    Machine,
+    /// In the Python environment that this process runs in: the folder of its package `onnxruntime`,
+    /// where it has one.
+    Python(Option<PathBuf>),
+}
+
 /// The places to search.
-pub(crate) fn gather() -> Places {
+pub(crate) fn gather(search: &Search) -> Places {
     let set = |name: &str| variable(name).map(PathBuf::from);
     if let Some(explicit) = set("ORT_DYLIB_PATH") {
         return Places {
             explicit: Some(explicit),
+            ..Places::default()
+        };
+    }
+    if let Search::Python(package) = search {
+        return Places {
+            python: package.iter().cloned().collect(),
             ..Places::default()
         };
     }

@@ -1,12 +1,12 @@
 //! `rewrite`: another encoding, another scaling, another form.
 
-mod check;
-mod config;
+pub(crate) mod check;
+pub mod config;
 pub(crate) mod diff;
-mod external;
+pub(crate) mod external;
 mod family;
 mod flags;
-mod output;
+pub mod output;
 mod text;
 
 use posenc_ir::fingerprint_of;
@@ -17,6 +17,7 @@ use posenc_onnx::{Model, RewriteError, Rewritten};
 
 use crate::exit::{Exit, Failure};
 use crate::model;
+use crate::places::Search;
 use crate::progress::Progress;
 use crate::terminal::Terminal;
 
@@ -24,7 +25,7 @@ use check::Proof;
 pub(crate) use flags::Args;
 
 /// Rewrites a model and says what was done.
-pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &Args, search: &Search, terminal: &Terminal) -> anyhow::Result<Exit> {
     let input = &args.model;
     let options = &args.output;
     let read = args.files();
@@ -48,7 +49,7 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
         Proof::Wanted
     };
     let absent = model::absence(input, model.as_ir())?;
-    let done = model::named(input, rewrite(&model, &request, proof));
+    let done = model::named(input, rewrite(&model, (proof, &request), search));
     let (done, mut report) = done.map_err(|e| match &absent {
         Some(absent) => Failure::with_note(&e, absent).into(),
         None => e,
@@ -112,9 +113,13 @@ pub(crate) fn in_memory(args: &Args, model: &Model) -> anyhow::Result<Rewritten>
 }
 
 /// Rewrites the model and compares the result with formulas.
-fn rewrite(model: &Model, request: &Request, proof: Proof) -> anyhow::Result<(Rewritten, Rewrite)> {
+fn rewrite(
+    model: &Model,
+    (proof, request): (Proof, &Request),
+    search: &Search,
+) -> anyhow::Result<(Rewritten, Rewrite)> {
     let mut done = model.plan(request.clone())?.apply()?;
     let mut report = done.report().clone();
-    check::fill(&mut done, (proof, request), &mut report)?;
+    check::fill(&mut done, (proof, request), search, &mut report)?;
     Ok((done, report))
 }

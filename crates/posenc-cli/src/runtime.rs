@@ -6,7 +6,7 @@ use posenc_runtime::{RuntimeInfo, runtimes};
 use serde_json::{Value, json};
 
 use crate::exit::Exit;
-use crate::places;
+use crate::places::{self, Search};
 use crate::terminal::{Palette, Terminal};
 
 /// Show the available runtimes and execution providers, with versions and paths
@@ -29,8 +29,8 @@ system's library paths. To install it:
   pip install --target .onnxruntime onnxruntime";
 
 /// Prints what is found.
-pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
-    let places = places::gather();
+pub(crate) fn run(args: &Args, search: &Search, terminal: &Terminal) -> anyhow::Result<Exit> {
+    let places = places::gather(search);
     let found = runtimes(&places);
     let tried = candidates(&places);
     if args.json {

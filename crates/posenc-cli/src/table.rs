@@ -1,11 +1,11 @@
 //! `table`: frequencies, multipliers and wavelengths of a scaling.
 
 mod csv;
-mod frequencies;
+pub(crate) mod frequencies;
 mod plot;
 mod text;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use posenc_encodings::laws::Rope;
 use posenc_onnx::report::Inferred;
@@ -18,7 +18,7 @@ use crate::rope::{RopeArgs, ScalingArgs, flag_error, law_error, parameters};
 use crate::terminal::Terminal;
 use crate::value;
 use crate::words::plain;
-use frequencies::Table;
+pub use frequencies::Table;
 
 /// Show the frequencies of a RoPE scaling: one row per rotated pair
 #[derive(Debug, clap::Args)]
@@ -101,55 +101,86 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
 
 /// The table that the flags or a config describe.
 fn table(args: &Args) -> anyhow::Result<Table> {
-    let given = parameters(&args.scaling, &args.rope, None);
+    let wanted = Wanted {
+        scale: args.scaling.scale,
+        given: parameters(&args.scaling, &args.rope, None),
+        head_dim: args.head_dim,
+        length: args.length,
+    };
     match &args.hf_config {
-        Some(path) => model::named(path, of_config(args, path, &given)),
-        None => of_flags(args, &given),
+        Some(path) => {
+            let table = model::text_of(path).and_then(|text| wanted.of_config(&text, args.layer));
+            model::named(path, table)
+        }
+        None => wanted.table(),
     }
 }
 
-fn of_flags(args: &Args, given: &Parameters) -> anyhow::Result<Table> {
-    let scale = args.scaling.scale.unwrap_or(ScaleType::None);
-    scale.check(given).map_err(|e| flag_error(&e))?;
-    let mut inferred = vec![];
-    let theta = given.theta.unwrap_or_else(|| {
-        inferred.push(Inferred::new("theta", THETA, "the default"));
-        THETA
-    });
-    let rotary_dim = given.rotary_dim.or(args.head_dim).ok_or_else(no_width)?;
-    let rope = Rope::new(theta, rotary_dim, args.head_dim.unwrap_or(rotary_dim))?;
-    let (scaling, more) = rope_scaling(scale, given, &rope).map_err(law_error)?;
-    let factor = given.factor.or_else(|| more.first()?.value.as_f64());
-    inferred.extend(more);
-    let stretched = given.original_length.map(|length| {
-        let length = length as f64 * factor.unwrap_or(1.0);
-        length.round() as usize
-    });
-    let length = args.length.or(given.max_length).or(stretched);
-    Ok(Table::new(rope, scaling, length, given, inferred))
+/// What a table is of.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// The scaling; `None`: none.
+    pub scale: Option<ScaleType>,
+    /// The values of the encoding and of its scaling.
+    pub given: Parameters,
+    /// The width of the whole head; `None`: the rotary width.
+    pub head_dim: Option<usize>,
+    /// The length at which it is taken; `None`: the original length × the factor.
+    pub length: Option<usize>,
 }
 
-fn of_config(args: &Args, path: &Path, given: &Parameters) -> anyhow::Result<Table> {
-    let text = model::text_of(path)?;
-    let layer = args.layer;
-    let request = HfConfig::parse(&text)?.rope_for(layer)?.ok_or_else(|| {
-        Failure::usage(format!(
-            "layer {layer} has no rotary embedding; give another --layer"
+impl Wanted {
+    /// The table of these values.
+    ///
+    /// # Errors
+    /// When a value is missing, out of range or without effect.
+    pub fn table(&self) -> anyhow::Result<Table> {
+        let given = &self.given;
+        let scale = self.scale.unwrap_or(ScaleType::None);
+        scale.check(given).map_err(|e| flag_error(&e))?;
+        let mut inferred = vec![];
+        let theta = given.theta.unwrap_or_else(|| {
+            inferred.push(Inferred::new("theta", THETA, "the default"));
+            THETA
+        });
+        let rotary_dim = given.rotary_dim.or(self.head_dim).ok_or_else(no_width)?;
+        let rope = Rope::new(theta, rotary_dim, self.head_dim.unwrap_or(rotary_dim))?;
+        let (scaling, more) = rope_scaling(scale, given, &rope).map_err(law_error)?;
+        let factor = given.factor.or_else(|| more.first()?.value.as_f64());
+        inferred.extend(more);
+        let stretched = given.original_length.map(|length| {
+            let length = length as f64 * factor.unwrap_or(1.0);
+            length.round() as usize
+        });
+        let length = self.length.or(given.max_length).or(stretched);
+        Ok(Table::new(rope, scaling, length, given, inferred))
+    }
+
+    /// The table of a layer of a Hugging Face config, whose text this is.
+    ///
+    /// # Errors
+    /// When the config cannot be read, or the layer has no rotary embedding.
+    pub fn of_config(&self, text: &str, layer: usize) -> anyhow::Result<Table> {
+        let given = &self.given;
+        let request = HfConfig::parse(text)?.rope_for(layer)?.ok_or_else(|| {
+            Failure::usage(format!(
+                "layer {layer} has no rotary embedding; give another --layer"
+            ))
+        })?;
+        let rotary_dim = request
+            .rotary_dim
+            .or(given.rotary_dim)
+            .ok_or_else(no_width)?;
+        let rope = request.rope(rotary_dim, self.head_dim.unwrap_or(rotary_dim))?;
+        let length = self.length.or(given.max_length).or(request.max_position);
+        Ok(Table::new(
+            rope,
+            request.scaling,
+            length,
+            given,
+            request.inferred,
         ))
-    })?;
-    let rotary_dim = request
-        .rotary_dim
-        .or(given.rotary_dim)
-        .ok_or_else(no_width)?;
-    let rope = request.rope(rotary_dim, args.head_dim.unwrap_or(rotary_dim))?;
-    let length = args.length.or(given.max_length).or(request.max_position);
-    Ok(Table::new(
-        rope,
-        request.scaling,
-        length,
-        given,
-        request.inferred,
-    ))
+    }
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ use posenc_runtime::{Backend, Fallback, Provider};
 use crate::backend::Choice;
 use crate::exit::{Exit, Failure};
 use crate::model;
+use crate::places::Search;
 use crate::progress::Progress;
 use crate::terminal::Terminal;
 use crate::value::{self, Lengths};
@@ -127,13 +128,13 @@ Exit codes:
   5  the requested runtime or provider is not available";
 
 /// Compares and prints the result.
-pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &Args, search: &Search, terminal: &Terminal) -> anyhow::Result<Exit> {
     if args.all {
-        return all::run(args, terminal);
+        return all::run(args, search, terminal);
     }
     let path = args.model.as_deref().unwrap_or(Path::new(""));
     let progress = Progress::start(terminal, format!("verifying {}", path.display()));
-    let runtimes = Runtimes::open(&args.provider)?;
+    let runtimes = Runtimes::open(&args.provider, search)?;
     let (model, warnings) = model::open_checked(path)?;
     let other = match &args.other {
         Some(other) => Some(model::open_checked(other)?),
@@ -195,26 +196,33 @@ fn page(
 }
 
 /// The runtimes that a verification uses, each opened once.
-struct Runtimes {
-    backends: Vec<Box<dyn Backend>>,
+#[derive(Debug)]
+pub struct Runtimes {
+    /// The runtimes.
+    pub backends: Vec<Box<dyn Backend>>,
     /// The requested providers: the index of a runtime, and its provider.
-    providers: Vec<(usize, Provider)>,
+    pub providers: Vec<(usize, Provider)>,
 }
 
 impl Runtimes {
     /// Opens the requested runtimes; every available one by default.
-    fn open(choices: &[Choice]) -> anyhow::Result<Self> {
+    ///
+    /// # Errors
+    /// When a requested runtime, or its provider, is not available.
+    pub fn open(choices: &[Choice], search: &Search) -> anyhow::Result<Self> {
         let mut runtimes = Self {
             backends: vec![],
             providers: vec![],
         };
         if choices.is_empty() {
-            let opened = Choice::defaults().into_iter().filter_map(|c| c.open().ok());
+            let opened = Choice::defaults()
+                .into_iter()
+                .filter_map(|c| c.open(search).ok());
             runtimes.backends.extend(opened);
             return Ok(runtimes);
         }
         for choice in choices {
-            let opened = choice.open()?;
+            let opened = choice.open(search)?;
             let mut known = runtimes.backends.iter();
             let index = match known.position(|b| b.name() == opened.name()) {
                 Some(index) => index,

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use posenc_ir::Tensor;
 
@@ -221,11 +221,11 @@ pub fn numbers_in(dims: &[usize]) -> Result<usize, PlanError> {
 
 /// The tensors of a file that a site is given, by the names that the family declares.
 #[derive(Clone, Debug, Default)]
-pub struct GivenTensors(BTreeMap<&'static str, (String, Rc<Tensor>)>);
+pub struct GivenTensors(BTreeMap<&'static str, (String, Arc<Tensor>)>);
 
 impl GivenTensors {
     /// Gives a tensor, with its name in the file.
-    pub fn set(&mut self, learned: &Learned, name: String, tensor: Rc<Tensor>) {
+    pub fn set(&mut self, learned: &Learned, name: String, tensor: Arc<Tensor>) {
         self.0.insert(learned.name, (name, tensor));
     }
 

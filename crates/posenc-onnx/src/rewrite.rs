@@ -22,6 +22,8 @@ mod tensors;
 #[cfg(test)]
 pub(crate) mod tests;
 
+use std::borrow::Cow;
+
 use posenc_encodings::family::Family;
 use posenc_encodings::kind::Kind;
 use posenc_ir::{Model, NodeId};
@@ -48,7 +50,7 @@ use rewritten::{Respelled, with_rotations};
 #[derive(Debug)]
 pub(crate) struct Planned<'a> {
     /// The model as it was read.
-    model: &'a Model,
+    model: Cow<'a, Model>,
     /// The model without calls of functions, where it had some: layers that share a function get a
     /// copy each. Its rotations are not computed from quantized numbers either.
     flat: Option<Model>,
@@ -88,7 +90,7 @@ pub(crate) fn plan<'a>(
     if request.is_only_sort() {
         let found = detect(model, &options);
         return Ok(Planned {
-            model,
+            model: Cow::Borrowed(model),
             flat: None,
             left_out: None,
             plain: None,
@@ -120,7 +122,7 @@ pub(crate) fn plan<'a>(
     };
     let change = change(input, &branches, &request)?;
     Ok(Planned {
-        model,
+        model: Cow::Borrowed(model),
         flat,
         left_out,
         plain,
@@ -133,6 +135,21 @@ pub(crate) fn plan<'a>(
 }
 
 impl Planned<'_> {
+    /// The same with a copy of the model.
+    pub(crate) fn into_owned(self) -> Planned<'static> {
+        Planned {
+            model: Cow::Owned(self.model.into_owned()),
+            flat: self.flat,
+            left_out: self.left_out,
+            plain: self.plain,
+            opened: self.opened,
+            request: self.request,
+            branches: self.branches,
+            unread: self.unread,
+            change: self.change,
+        }
+    }
+
     /// The model that is edited.
     pub(crate) fn input(&self) -> &Model {
         match &self.opened {
@@ -144,12 +161,12 @@ impl Planned<'_> {
     /// The model in which everything was found first.
     fn read(&self) -> &Model {
         let own = self.plain.as_ref().or(self.flat.as_ref());
-        own.unwrap_or(self.model)
+        own.unwrap_or(&self.model)
     }
 
     /// How many operators of the model were in another spelling than that which is read.
     fn respelled(&self) -> usize {
-        let before = self.flat.as_ref().unwrap_or(self.model).graph();
+        let before = self.flat.as_ref().unwrap_or(&self.model).graph();
         let Some(after) = self.plain.as_ref().map(Model::graph) else {
             return 0;
         };
@@ -173,7 +190,7 @@ impl Planned<'_> {
     /// # Errors
     /// When an edit is not supported, or the result does not match the plan.
     pub(crate) fn apply(self) -> Result<Rewritten, RewriteError> {
-        let model = self.model;
+        let model = self.model.clone();
         let is_sorted = self.request.allowances.sort;
         let is_other = self.flat.is_some() || self.plain.is_some();
         let respelled = self.respelled();
@@ -209,7 +226,7 @@ impl Planned<'_> {
             .chain(relaid)
             .collect();
         if done.report.edits.is_empty() {
-            let read = std::mem::replace(&mut done.model, model.clone());
+            let read = std::mem::replace(&mut done.model, Model::clone(&model));
             done.flat = is_other.then_some(read);
         }
         if let Some(target) = request.target {
@@ -238,7 +255,7 @@ impl Planned<'_> {
                 None => vec![&done.found],
             };
             let fingerprint = done.report.input.fingerprint.clone();
-            let source = flat.as_ref().unwrap_or(model);
+            let source = flat.as_ref().unwrap_or(&model);
             asked::write(&mut done.model, &request, &done.report.inferred);
             written::write(&mut done.model, (source, &fingerprint), &found);
         }
@@ -257,7 +274,7 @@ impl Planned<'_> {
             Some(opened) => (self.read(), &opened.before),
             None => (edited, &self.branches[0].found),
         };
-        let read = self.flat.as_ref().unwrap_or(self.model);
+        let read = self.flat.as_ref().unwrap_or(&self.model);
         Some(Respelled {
             models: [read.clone(), edited.clone()],
             of: of.clone(),
@@ -309,7 +326,7 @@ impl Planned<'_> {
         report.limits.after.clone_from(limits);
         let opened = opened.map(|own| own.model);
         let own = opened.as_ref().or(plain.as_ref()).or(flat.as_ref());
-        let input = own.unwrap_or(model);
+        let input = own.unwrap_or(&model);
         match change {
             Change::Rescale(plans) => rescale::apply(input, branches, &plans, &request, report),
             Change::Stretch(plan) => {

@@ -9,10 +9,11 @@ use posenc_runtime::{Backend, Provider};
 
 use crate::backend::Choice;
 use crate::exit::Failure;
+use crate::places::Search;
 
 /// Whether a rewrite is written without the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Proof {
+pub enum Proof {
     /// A warning says why there is none.
     Wanted,
     /// It is not.
@@ -25,20 +26,21 @@ pub(super) enum Proof {
 /// # Errors
 /// When the model's own record cannot be followed, a position is left that was not read, or a
 /// required comparison cannot be made.
-pub(super) fn fill(
+pub fn fill(
     done: &mut Rewritten,
     (proof, request): (Proof, &Request),
+    search: &Search,
     report: &mut Rewrite,
 ) -> anyhow::Result<()> {
     let mut checks = vec![];
     if done.is_respelled() {
-        respelling(done, proof, report)?;
+        respelling(done, proof, search, report)?;
     }
     if done.is_without_positions() {
-        checks = positions_left(done, proof, request, report)?;
+        checks = positions_left(done, (proof, request), search, report)?;
     }
     if done.is_verifiable()? {
-        match by_any_runtime(|backend| Ok(done.verify(backend)?)) {
+        match by_any_runtime(search, |backend| Ok(done.verify(backend)?)) {
             Ok(verification) if verification.summary().is_none() => {
                 not_compared(done, proof, report)?;
             }
@@ -48,7 +50,7 @@ pub(super) fn fill(
     }
     report.check = (!checks.is_empty()).then(|| Check::of(&checks));
     if let Some(target) = request.target {
-        run_by(done, target, proof, report)?;
+        run_by(done, (proof, target), search, report)?;
     }
     Ok(())
 }
@@ -59,8 +61,8 @@ pub(super) fn fill(
 /// When it does not run there, or has to and the runtime is not available.
 fn run_by(
     done: &Rewritten,
-    target: Target,
-    proof: Proof,
+    (proof, target): (Proof, Target),
+    search: &Search,
     report: &mut Rewrite,
 ) -> anyhow::Result<()> {
     let choice = match target {
@@ -77,7 +79,7 @@ fn run_by(
         report.warnings.push(warning);
         Ok(())
     };
-    let backend = match choice.open() {
+    let backend = match choice.open(search) {
         Ok(backend) => backend,
         Err(why) => return not_run(why.into(), report),
     };
@@ -116,12 +118,13 @@ type Reasons = Vec<anyhow::Error>;
 
 /// What the first runtime gives that leaves nothing out, or else the first that succeeds.
 fn by_any_runtime(
+    search: &Search,
     run: impl Fn(&dyn Backend) -> anyhow::Result<Verification>,
 ) -> Result<Verification, Reasons> {
     let (mut reasons, mut partial) = (vec![], None);
     for choice in Choice::defaults() {
         match choice
-            .open()
+            .open(search)
             .map_err(Into::into)
             .and_then(|backend| run(&*backend))
         {
@@ -151,8 +154,13 @@ fn not_run(
 }
 
 /// Shows by a run that operators which were replaced by others compute the same.
-fn respelling(done: &Rewritten, proof: Proof, report: &mut Rewrite) -> anyhow::Result<()> {
-    let checks = match by_any_runtime(|backend| Ok(done.respelling(backend)?)) {
+fn respelling(
+    done: &Rewritten,
+    proof: Proof,
+    search: &Search,
+    report: &mut Rewrite,
+) -> anyhow::Result<()> {
+    let checks = match by_any_runtime(search, |backend| Ok(done.respelling(backend)?)) {
         Ok(checks) => checks,
         Err(why) => {
             let instead = "the operators that were replaced were not compared by a run";
@@ -174,11 +182,11 @@ fn respelling(done: &Rewritten, proof: Proof, report: &mut Rewrite) -> anyhow::R
 /// Shows by a run that no position is left where encodings were removed.
 fn positions_left(
     done: &mut Rewritten,
-    proof: Proof,
-    request: &Request,
+    (proof, request): (Proof, &Request),
+    search: &Search,
     report: &mut Rewrite,
 ) -> anyhow::Result<Vec<SiteCheck>> {
-    let left = match by_any_runtime(|backend| Ok(done.positions_left(backend)?)) {
+    let left = match by_any_runtime(search, |backend| Ok(done.positions_left(backend)?)) {
         Ok(left) => left,
         Err(why) => {
             let instead = "that no position is left was read from the graph alone";

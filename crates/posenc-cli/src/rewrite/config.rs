@@ -17,10 +17,10 @@ const GENAI: &str = "genai_config.json";
 
 /// Configurations that are to be written when the model is.
 #[derive(Debug)]
-pub(super) struct Configs {
+pub struct Configs {
     files: Vec<(PathBuf, ConfigChange)>,
     /// What no key describes, and what is no length there.
-    pub(super) warnings: Vec<String>,
+    pub warnings: Vec<String>,
 }
 
 /// Whether there is a `config.json` to start from, and a place to write it to; `output` is `None`
@@ -28,7 +28,7 @@ pub(super) struct Configs {
 ///
 /// # Errors
 /// When there is none, or the one next to the output is that of the input, which stays.
-pub(super) fn check(input: &Path, output: Option<&Path>, in_place: bool) -> anyhow::Result<()> {
+pub fn check(input: &Path, output: Option<&Path>, in_place: bool) -> anyhow::Result<()> {
     let output = output.unwrap_or(input);
     let source = source(input, output)?;
     let replaces = in_place && is_same(input, output);
@@ -60,7 +60,7 @@ pub(super) fn check(input: &Path, output: Option<&Path>, in_place: bool) -> anyh
 /// # Errors
 /// When a config cannot be read, does not fit the model or cannot say what was done, or when it would
 /// change a file that the command reads.
-pub(super) fn plan(
+pub fn plan(
     done: &Rewritten,
     input: &Path,
     output: &Path,
@@ -100,7 +100,7 @@ type Beside = fn(&ConfigChange, &Value) -> Result<ConfigChange, Refusal>;
 
 impl Configs {
     /// The files, for the report.
-    pub(super) fn report(&self) -> Vec<ConfigFile> {
+    pub fn report(&self) -> Vec<ConfigFile> {
         let file = |(path, change): &(PathBuf, ConfigChange)| ConfigFile {
             path: path.display().to_string(),
             changes: change.changes().clone(),
@@ -112,7 +112,7 @@ impl Configs {
     ///
     /// # Errors
     /// When one cannot be written; the model and the files before it are.
-    pub(super) fn write(&self, output: &Path) -> anyhow::Result<()> {
+    pub fn write(&self, output: &Path) -> anyhow::Result<()> {
         for (path, change) in &self.files {
             write_file(path, change.to_text().as_bytes()).map_err(|e| {
                 let model = output.display();

@@ -30,7 +30,7 @@ words! {
 /// # Errors
 /// As [`Model::save`]; what `input` lacks is an error of the model, everything else of the command
 /// line.
-pub(super) fn save(
+pub fn save(
     model: &Model,
     input: &Path,
     output: &Path,

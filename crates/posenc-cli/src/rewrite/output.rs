@@ -15,12 +15,7 @@ use crate::exit::Failure;
 /// # Errors
 /// When it is `-`, which means stdout elsewhere; when it is the input, by whatever name, and that was not allowed; when it is another file that
 /// the command reads; when it is no regular file, a link to nowhere, or its folder does not exist.
-pub(super) fn check(
-    input: &Path,
-    output: &Path,
-    in_place: bool,
-    read: &[&Path],
-) -> anyhow::Result<()> {
+pub fn check(input: &Path, output: &Path, in_place: bool, read: &[&Path]) -> anyhow::Result<()> {
     let path = output.display();
     if output == Path::new("-") {
         let sentence = "-: a model is not written to stdout; give a file with -o";

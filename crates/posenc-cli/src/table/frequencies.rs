@@ -11,7 +11,7 @@ const LENGTH: usize = 4096;
 
 /// A scaling at a length.
 #[derive(Debug)]
-pub(super) struct Table {
+pub struct Table {
     pub(super) rope: Rope,
     pub(super) scaling: Scaling,
     pub(super) length: usize,
@@ -44,7 +44,8 @@ impl Table {
         self.scaling.attention_factor(self.length)
     }
 
-    pub(super) fn json(&self) -> Value {
+    /// The table in JSON: the scaling, and an object for each rotated pair.
+    pub fn json(&self) -> Value {
         // Infinite wavelengths become null: JSON has no infinity.
         let row = |row: &Row| {
             json!({

@@ -12,6 +12,7 @@ use super::project::{Project, Settings, Wanted};
 use super::text::{self, Detail};
 use super::{Args, Runtimes, junit};
 use crate::exit::{Exit, sentence};
+use crate::places::Search;
 use crate::progress::Progress;
 use crate::terminal::Terminal;
 use crate::{model, rewrite};
@@ -77,7 +78,7 @@ impl Case {
 }
 
 /// Verifies every model and every rewrite of the project of this folder.
-pub(super) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
+pub(super) fn run(args: &Args, search: &Search, terminal: &Terminal) -> anyhow::Result<Exit> {
     let project = Project::read()?;
     let progress = Progress::start(terminal, "verifying".to_owned());
     let mut cases = vec![];
@@ -86,7 +87,7 @@ pub(super) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
         let settings = settings.clone().or(args.settings());
         let wanted = entry.rewrites()?;
         progress.now(format!("verifying {}", entry.path.display()));
-        let opened = Runtimes::open(&settings.provider)?;
+        let opened = Runtimes::open(&settings.provider, search)?;
         let how = How {
             args,
             settings,

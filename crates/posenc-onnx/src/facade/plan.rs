@@ -175,6 +175,26 @@ impl<'a> Plan<'a> {
         self.edits.is_empty()
     }
 
+    /// The same plan without a borrow of the model, for programs that keep the two apart. The graph
+    /// is copied, and no tensor.
+    ///
+    /// ```
+    /// # use posenc_onnx::{Model, Swap};
+    /// let plan = {
+    ///     let model = Model::open("../../fixtures/mini/rope/model.onnx")?;
+    ///     model.plan(Swap::remove())?.into_owned()
+    /// };
+    /// assert_eq!(plan.apply()?.report().edits.len(), 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn into_owned(self) -> Plan<'static> {
+        Plan {
+            planned: self.planned.into_owned(),
+            edits: self.edits,
+            inferred: self.inferred,
+        }
+    }
+
     /// Makes the changes in a copy of the model, reads the result again, and compares it with the
     /// plan.
     ///
@@ -378,6 +398,14 @@ mod tests {
     use crate::request::{Parameters, Request};
     use crate::rewrite::tests::branches::twin;
     use posenc_encodings::kind::Kind;
+
+    #[test]
+    fn other_threads_may_have_models_plans_and_results() {
+        fn is_shared<T: Send + Sync>() {}
+        is_shared::<Model>();
+        is_shared::<crate::Plan<'static>>();
+        is_shared::<crate::Rewritten>();
+    }
 
     #[test]
     fn branches_of_one_decoder_count_once_as_in_the_report() {

@@ -1,6 +1,6 @@
 //! Learned numbers: from a file, or those that a table starts from.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use posenc_ir::{DType, Tensor};
 use posenc_runtime::feeds::Random;
@@ -15,7 +15,7 @@ pub(crate) enum Numbers {
         /// The name in the file.
         name: String,
         /// The values, in f32.
-        tensor: Rc<Tensor>,
+        tensor: Arc<Tensor>,
     },
     /// Those that training starts from.
     Start(Init),
@@ -39,7 +39,7 @@ pub(crate) enum Init {
 
 impl Numbers {
     /// The numbers of a tensor in a file, with its name.
-    pub(crate) fn given((name, tensor): (String, Rc<Tensor>)) -> Self {
+    pub(crate) fn given((name, tensor): (String, Arc<Tensor>)) -> Self {
         Self::Given { name, tensor }
     }
 
@@ -133,7 +133,7 @@ mod tests {
     fn a_file_of_another_shape_is_refused() {
         let given = Numbers::Given {
             name: "position_embedding".into(),
-            tensor: Rc::new(Tensor::from_f32(&[2, 3], &[0.0; 6])),
+            tensor: Arc::new(Tensor::from_f32(&[2, 3], &[0.0; 6])),
         };
         assert!(given.values(&[2, 3]).is_ok());
         let error = given.values(&[3, 2]).unwrap_err().to_string();

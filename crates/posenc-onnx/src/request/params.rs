@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
+use std::sync::Arc;
 
 use posenc_ir::{DType, Tensor};
 use safetensors::{Dtype, SafeTensors};
@@ -16,7 +16,7 @@ use posenc_encodings::kind::Stack;
 #[derive(Debug, Default)]
 pub(crate) struct Params {
     path: String,
-    tensors: BTreeMap<String, Rc<Tensor>>,
+    tensors: BTreeMap<String, Arc<Tensor>>,
     /// Names that something has used.
     read: RefCell<BTreeSet<String>>,
 }
@@ -49,7 +49,7 @@ impl Params {
             if !(0..tensor.len()).all(finite) {
                 return Err(fail(format!("{name} contains a number that is not finite")).into());
             }
-            tensors.insert(name, Rc::new(tensor));
+            tensors.insert(name, Arc::new(tensor));
         }
         Ok(Self {
             path,
@@ -60,7 +60,7 @@ impl Params {
 
     /// The tensor of a name for a site, with its full name, from the nearest to the most general
     /// place: that of its stack and layer, of its stack, of its layer, of all.
-    pub(crate) fn at(&self, place: StackLayer, name: &str) -> Option<(String, Rc<Tensor>)> {
+    pub(crate) fn at(&self, place: StackLayer, name: &str) -> Option<(String, Arc<Tensor>)> {
         let layer = format!("layers.{}.{name}", place.layer);
         let stack = place.stack.map(|stack| match stack {
             Stack::Encoder => "encoder",

@@ -1,6 +1,6 @@
 //! Networks that are read, emitted and planned, and numbers that no network of them makes.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use ndarray::IxDyn;
 
@@ -230,7 +230,7 @@ fn files_give_the_width_and_have_to_be_positive() {
         let mut tensors = GivenTensors::default();
         let learned = FAMILY.tensors.iter().find(|t| t.name == name).unwrap();
         let tensor = Tensor::from_f32(dims, &vec![value; dims.iter().product()]);
-        tensors.set(learned, name.to_owned(), Rc::new(tensor));
+        tensors.set(learned, name.to_owned(), Arc::new(tensor));
         Fire::plan(&site, &Given::default(), &tensors)
     };
     assert_eq!(

@@ -1,7 +1,7 @@
 //! Learned numbers of a swapped model, by the names that its record gives.
 
 use std::collections::BTreeMap;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use posenc_ir::{DType, Model, Tensor, ValueId};
 
@@ -10,7 +10,7 @@ use crate::plan::numbers::{Init, Numbers};
 use crate::record::swap::{BranchRecord, LearnedRecord};
 
 /// The learned tensors of a group, by their names in the family.
-pub(super) type Tensors = BTreeMap<String, Rc<Tensor>>;
+pub(super) type Tensors = BTreeMap<String, Arc<Tensor>>;
 
 /// A model whose learned numbers are not zero.
 pub(super) struct Numbered {
@@ -51,7 +51,7 @@ impl Numbered {
                     Miss::Differs(learned.constant.clone(), why.into())
                 })?;
                 own.entry(learned.name.clone())
-                    .or_insert_with(|| Rc::new(tensor));
+                    .or_insert_with(|| Arc::new(tensor));
             }
             tensors.push(own);
         }

@@ -6,7 +6,7 @@ use posenc_encodings::kind::Kind;
 use posenc_encodings::param::Given;
 use posenc_encodings::params::Params;
 use posenc_ir::{DType, Tensor};
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::miss::Miss;
 use super::numbers::Tensors;
@@ -56,7 +56,7 @@ fn with_recorded(family: &Family, tensors: &Tensors, params: &Params) -> Tensors
             list.and_then(|l| l.iter().map(serde_json::Value::as_f64).collect());
         if let Some(list) = list.filter(|_| !all.contains_key(learned.name)) {
             let tensor = Tensor::from_f64(DType::F64, &[list.len()], &list);
-            all.insert(learned.name.to_owned(), Rc::new(tensor));
+            all.insert(learned.name.to_owned(), Arc::new(tensor));
         }
     }
     all

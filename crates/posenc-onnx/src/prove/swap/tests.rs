@@ -147,7 +147,7 @@ fn shifted(table: &mut Numbers, dims: &[usize]) {
     values.rotate_left(by);
     *table = Numbers::Given {
         name: "table".into(),
-        tensor: std::rc::Rc::new(Tensor::from_f64(DType::F32, dims, &values)),
+        tensor: std::sync::Arc::new(Tensor::from_f64(DType::F32, dims, &values)),
     };
 }
 
