@@ -6,6 +6,7 @@ mod formula;
 mod original;
 mod rotations;
 mod scores;
+mod unchanged;
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -20,7 +21,7 @@ use posenc_tests::shared::root;
 use crate::runtime::onnxruntime;
 
 /// Rewrites of fixtures: a name, the fixture and the flags.
-const REWRITES: [(&str, &str, &str); 15] = [
+const REWRITES: [(&str, &str, &str); 17] = [
     ("rope", "mini/rope", "--scale linear --factor 2"),
     ("to rope", "mini/none", "--to rope"),
     ("to none", "mini/rope", "--to none"),
@@ -36,6 +37,12 @@ const REWRITES: [(&str, &str, &str); 15] = [
     ("conv", "mini/none", "--to conv"),
     ("half of shaw", "mini/shaw", "--to rope --layers 0"),
     ("cached", "mini-cached/rope", "--scale linear --factor 2"),
+    (
+        "dynamic",
+        "mini/rope",
+        "--scale dynamic --factor 4 --original-length 16",
+    ),
+    ("tile", "mini/learned", "--scale tile --factor 2"),
 ];
 
 /// The bytes of every rewrite, by its name.
