@@ -5,6 +5,11 @@ use crate::terminal::{Palette, one_line};
 /// In the place of a number that does not exist or is not known.
 pub(crate) const DASH: &str = "–";
 
+/// A number, or a dash.
+pub(crate) fn or_dash(number: Option<f64>, format: impl Fn(f64) -> String) -> String {
+    number.map_or_else(|| DASH.to_owned(), format)
+}
+
 /// Rows under headings.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Columns {

@@ -1,15 +1,17 @@
 //! Reports as web pages: one file without scripts or external resources, light or dark as the reader has it.
 
 mod chart;
+mod escape;
+mod figure;
 mod figures;
 mod picture;
 
 pub(crate) use chart::{Chart, Mark, Scale};
+pub(crate) use figure::lines;
 pub(crate) use figures::{figures, pairs};
 
-use posenc_onnx::report::Line;
-
 use crate::columns::{Align, Cell, Columns};
+use escape::escape;
 
 const STYLE: &str = include_str!("page/style.css");
 
@@ -104,55 +106,6 @@ impl Page {
              <style>\n{STYLE}</style>\n<main>\n<h1>{title}</h1>\n{body}</main>\n</html>\n"
         )
     }
-}
-
-/// A figure with a caption under it; the caption describes it to those who do not see it.
-fn figure(caption: &str, content: &str, legend: &[String]) -> String {
-    let caption = escape(caption);
-    let key = |(i, name): (usize, &String)| {
-        format!(
-            "<li><span class=\"key s{}\"></span>{}</li>\n",
-            i % chart::COLORS,
-            escape(name)
-        )
-    };
-    let legend: String = legend.iter().enumerate().map(key).collect();
-    let legend = match legend.is_empty() {
-        true => legend,
-        false => format!("<ul>\n{legend}</ul>\n"),
-    };
-    format!(
-        "<figure role=\"group\" aria-label=\"{caption}\">\n{content}\n<figcaption>{caption}</figcaption>\n\
-         {legend}</figure>\n"
-    )
-}
-
-/// A chart of lines, with the names of its lines.
-pub(crate) fn lines(caption: &str, chart: &Chart<'_>) -> Option<String> {
-    let named = |line: &&Line| !line.name.is_empty();
-    let legend: Vec<String> = chart
-        .lines
-        .iter()
-        .filter(named)
-        .map(|l| l.name.clone())
-        .collect();
-    Some(figure(caption, &chart.svg(caption)?, &legend))
-}
-
-/// Names are read from models, which may be hostile.
-pub(crate) fn escape(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => safe += "&amp;",
-            '<' => safe += "&lt;",
-            '>' => safe += "&gt;",
-            '"' => safe += "&quot;",
-            '\'' => safe += "&#39;",
-            c => safe.push(c),
-        }
-    }
-    safe
 }
 
 #[cfg(test)]

@@ -5,16 +5,18 @@ mod html;
 mod inputs;
 mod junit;
 mod project;
+mod runtimes;
 mod summary;
 mod text;
+
+pub use runtimes::Runtimes;
 
 use std::path::{Path, PathBuf};
 
 use clap::ArgAction;
 use posenc_onnx::Model;
 use posenc_onnx::report::Verify;
-use posenc_onnx::verify::{Bisect, VerifyOptions, verify};
-use posenc_runtime::{Backend, Fallback, Provider};
+use posenc_onnx::verify::{Bisect, verify};
 
 use crate::backend::Choice;
 use crate::exit::{Exit, Failure};
@@ -130,7 +132,11 @@ Exit codes:
 /// Compares and prints the result.
 pub(crate) fn run(args: &Args, search: &Search, terminal: &Terminal) -> anyhow::Result<Exit> {
     if args.all {
-        return all::run(args, search, terminal);
+        let output = all::Output {
+            json: args.json,
+            junit: args.junit.as_deref(),
+        };
+        return all::run((&args.settings(), args.bisect()), &output, search, terminal);
     }
     let path = args.model.as_deref().unwrap_or(Path::new(""));
     let progress = Progress::start(terminal, format!("verifying {}", path.display()));
@@ -195,48 +201,6 @@ fn page(
     Ok(html::html(report, &named))
 }
 
-/// The runtimes that a verification uses, each opened once.
-#[derive(Debug)]
-pub struct Runtimes {
-    /// The runtimes.
-    pub backends: Vec<Box<dyn Backend>>,
-    /// The requested providers: the index of a runtime, and its provider.
-    pub providers: Vec<(usize, Provider)>,
-}
-
-impl Runtimes {
-    /// Opens the requested runtimes; every available one by default.
-    ///
-    /// # Errors
-    /// When a requested runtime, or its provider, is not available.
-    pub fn open(choices: &[Choice], search: &Search) -> anyhow::Result<Self> {
-        let mut runtimes = Self {
-            backends: vec![],
-            providers: vec![],
-        };
-        if choices.is_empty() {
-            let opened = Choice::defaults()
-                .into_iter()
-                .filter_map(|c| c.open(search).ok());
-            runtimes.backends.extend(opened);
-            return Ok(runtimes);
-        }
-        for choice in choices {
-            let opened = choice.open(search)?;
-            let mut known = runtimes.backends.iter();
-            let index = match known.position(|b| b.name() == opened.name()) {
-                Some(index) => index,
-                None => {
-                    runtimes.backends.push(opened);
-                    runtimes.backends.len() - 1
-                }
-            };
-            runtimes.providers.push((index, choice.provider()));
-        }
-        Ok(runtimes)
-    }
-}
-
 impl Args {
     /// What the flags say of runs and bounds.
     fn settings(&self) -> Settings {
@@ -254,24 +218,6 @@ impl Args {
             Bisect::FirstFailure
         } else {
             Bisect::No
-        }
-    }
-}
-
-impl Settings {
-    fn options(&self, runtimes: &Runtimes, bisect: Bisect) -> VerifyOptions {
-        VerifyOptions {
-            providers: runtimes.providers.clone(),
-            fallback: if self.no_fallback {
-                Fallback::Refused
-            } else {
-                Fallback::Allowed
-            },
-            lengths: self.lengths.clone(),
-            atol: self.atol,
-            rtol: self.rtol,
-            bisect,
-            ..VerifyOptions::default()
         }
     }
 }

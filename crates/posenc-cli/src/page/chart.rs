@@ -6,7 +6,7 @@ use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
 use posenc_onnx::report::Line;
 
-use super::escape;
+use super::escape::escape;
 use crate::number::rough;
 use posenc_encodings::round::to_digits;
 

@@ -3,7 +3,8 @@
 use posenc_onnx::report::{Figure, Line, Quantity, Shape};
 
 use super::chart::{Chart, Mark, Scale};
-use super::{lines, picture};
+use super::figure::lines;
+use super::picture;
 use crate::number::ranges;
 
 /// More lines than these are not drawn over others.

@@ -4,7 +4,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use posenc_onnx::report::Picture;
 
-use super::{escape, figure};
+use super::escape::escape;
+use super::figure::figure;
 use crate::number::rough;
 
 /// The picture as a figure; `None` where its numbers are not finite.

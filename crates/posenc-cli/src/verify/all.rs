@@ -5,17 +5,24 @@ use std::path::Path;
 use posenc_ir::diff::Diff;
 use posenc_onnx::Model;
 use posenc_onnx::report::{SiteCheck, Verify};
-use posenc_onnx::verify::verify;
+use posenc_onnx::verify::{Bisect, verify};
 use serde::Serialize;
 
+use super::junit;
 use super::project::{Project, Settings, Wanted};
+use super::runtimes::Runtimes;
 use super::text::{self, Detail};
-use super::{Args, Runtimes, junit};
 use crate::exit::{Exit, sentence};
 use crate::places::Search;
 use crate::progress::Progress;
 use crate::terminal::Terminal;
 use crate::{model, rewrite};
+
+/// What is written, and where.
+pub(super) struct Output<'a> {
+    pub(super) json: bool,
+    pub(super) junit: Option<&'a Path>,
+}
 
 /// What was found of all.
 #[derive(Debug, Serialize)]
@@ -78,18 +85,23 @@ impl Case {
 }
 
 /// Verifies every model and every rewrite of the project of this folder.
-pub(super) fn run(args: &Args, search: &Search, terminal: &Terminal) -> anyhow::Result<Exit> {
+pub(super) fn run(
+    (flags, bisect): (&Settings, Bisect),
+    output: &Output<'_>,
+    search: &Search,
+    terminal: &Terminal,
+) -> anyhow::Result<Exit> {
     let project = Project::read()?;
     let progress = Progress::start(terminal, "verifying".to_owned());
     let mut cases = vec![];
     for entry in &project.models {
         let settings = entry.verify.as_ref().unwrap_or(&project.verify);
-        let settings = settings.clone().or(args.settings());
+        let settings = settings.clone().or(flags.clone());
         let wanted = entry.rewrites()?;
         progress.now(format!("verifying {}", entry.path.display()));
         let opened = Runtimes::open(&settings.provider, search)?;
         let how = How {
-            args,
+            bisect,
             settings,
             runtimes: opened,
         };
@@ -120,7 +132,7 @@ pub(super) fn run(args: &Args, search: &Search, terminal: &Terminal) -> anyhow::
         let error = case.error.as_deref().unwrap_or_default();
         (case.path.as_str(), case.report.as_ref().ok_or(error))
     });
-    if let Some(file) = &args.junit {
+    if let Some(file) = output.junit {
         junit::write(file, outcomes)?;
     }
     let errors = cases.iter().map(|case| case.exit);
@@ -134,7 +146,7 @@ pub(super) fn run(args: &Args, search: &Search, terminal: &Terminal) -> anyhow::
         models: cases,
         ok: failed.is_empty(),
     };
-    if args.json {
+    if output.json {
         terminal.print_json(&found)?;
         return Ok(exit);
     }
@@ -157,15 +169,15 @@ pub(super) fn run(args: &Args, search: &Search, terminal: &Terminal) -> anyhow::
 }
 
 /// How models are verified.
-struct How<'a> {
-    args: &'a Args,
+struct How {
+    bisect: Bisect,
     settings: Settings,
     runtimes: Runtimes,
 }
 
-impl How<'_> {
+impl How {
     fn verify(&self, model: &Model, other: Option<&Model>) -> anyhow::Result<Verify> {
-        let options = self.settings.options(&self.runtimes, self.args.bisect());
+        let options = self.settings.options(&self.runtimes, self.bisect);
         let other = other.map(Model::as_ir);
         Ok(verify(
             model.as_ir(),

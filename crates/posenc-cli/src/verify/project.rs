@@ -18,9 +18,12 @@ use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 
 use clap::Parser;
+use posenc_onnx::verify::{Bisect, VerifyOptions};
+use posenc_runtime::Fallback;
 use serde::{Deserialize, Deserializer};
 use toml::{Table, Value};
 
+use super::runtimes::Runtimes;
 use crate::backend::Choice;
 use crate::exit::Failure;
 use crate::{model, rewrite};
@@ -76,6 +79,25 @@ impl Settings {
             },
             atol: flags.atol.or(self.atol),
             rtol: flags.rtol.or(self.rtol),
+        }
+    }
+}
+
+impl Settings {
+    /// The options of the library.
+    pub(super) fn options(&self, runtimes: &Runtimes, bisect: Bisect) -> VerifyOptions {
+        VerifyOptions {
+            providers: runtimes.providers.clone(),
+            fallback: if self.no_fallback {
+                Fallback::Refused
+            } else {
+                Fallback::Allowed
+            },
+            lengths: self.lengths.clone(),
+            atol: self.atol,
+            rtol: self.rtol,
+            bisect,
+            ..VerifyOptions::default()
         }
     }
 }

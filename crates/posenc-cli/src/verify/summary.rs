@@ -2,8 +2,7 @@
 
 use posenc_onnx::report::{Run, SiteCheck};
 
-use super::text::or_dash;
-use crate::columns::{Align, Cell, Columns};
+use crate::columns::{Align, Cell, Columns, or_dash};
 use crate::number::{counted, fixed, rough};
 
 const LEFT: Align = Align::Left;

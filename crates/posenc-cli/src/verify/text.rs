@@ -3,7 +3,7 @@
 use posenc_onnx::report::{Run, SiteCheck, Verify};
 
 use super::summary;
-use crate::columns::{Align, Cell, Columns, DASH};
+use crate::columns::{Align, Cell, Columns, or_dash};
 use crate::number::{counted, fixed, rough};
 use crate::terminal::{Palette, Terminal, Verbosity};
 
@@ -172,11 +172,6 @@ pub(super) fn runs<'a>(runs: impl IntoIterator<Item = &'a Run>) -> Columns {
         ]);
     }
     columns
-}
-
-/// A number, or a dash.
-pub(super) fn or_dash(number: Option<f64>, format: impl Fn(f64) -> String) -> String {
-    number.map_or_else(|| DASH.to_owned(), format)
 }
 
 #[cfg(test)]

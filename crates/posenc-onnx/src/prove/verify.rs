@@ -143,10 +143,9 @@ fn computed(
         Some((other, found)) => Some(Subject::new(other, found, options)?),
         None => None,
     };
-    let original = match given_other.filter(|_| meaning == Meaning::NewFunction && fed.is_empty()) {
-        Some(other) => Some((other.read(), detected(other.read(), options))),
-        None => None,
-    };
+    let is_new = meaning == Meaning::NewFunction && fed.is_empty();
+    let original = given_other.filter(|_| is_new);
+    let original = original.map(|other| (other.read(), detected(other.read(), options)));
     let other = other.as_ref();
     let meant = |at: &Lengths| -> Result<Point, VerifyError> {
         let unchanged = match &original {
