@@ -118,6 +118,9 @@ fn workplace(line: &str) -> TempDir {
     let heads = model.truth()["attention"]["heads"].as_u64().unwrap();
     let bias = at("bias.safetensors");
     safetensors::random(&bias, "relative_attention_bias", [32, heads]);
+    if line.contains("--all") {
+        fs::write(at("posenc.toml"), project()).unwrap();
+    }
     let library = root().join(".onnxruntime");
     std::os::unix::fs::symlink(library, at(".onnxruntime")).unwrap();
     if !line.contains("-o long.onnx") {
@@ -126,6 +129,16 @@ fn workplace(line: &str) -> TempDir {
         assert_eq!(made.code, 0, "{}", made.stderr);
     }
     folder
+}
+
+/// The `posenc.toml` that the help of `verify` shows.
+fn project() -> String {
+    let help = binary::run(["help", "verify"]).stdout;
+    let lines = help.lines().skip_while(|line| line.trim() != "[verify]");
+    let lines = lines.take_while(|line| line.is_empty() || line.starts_with("  "));
+    let lines: Vec<&str> = lines.map(str::trim).collect();
+    assert!(lines.len() > 8, "{lines:?}");
+    lines.join("\n")
 }
 
 /// What is wrong with how an example ends.
