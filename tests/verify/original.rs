@@ -50,7 +50,10 @@ fn honest_rewrites_pass_although_their_outputs_differ() {
             );
             assert!(report.ok, "{rewrite}");
             let says = |word: &str| report.unchecked.iter().any(|u| u.contains(word));
-            assert!(says("outputs against those of the original"), "{rewrite}");
+            // These act on longer sequences.
+            let is_same = ["dynamic", "tile"].contains(&rewrite);
+            let judged = !says("outputs against those of the original");
+            assert_eq!(judged, is_same, "{rewrite}: {:?}", report.unchecked);
             assert!(!says("nodes"), "{rewrite}: {:?}", report.unchecked);
             let differs = report.runs.iter().any(|r| r.max_abs > Some(1e-3));
             let zeros = [
@@ -61,7 +64,8 @@ fn honest_rewrites_pass_although_their_outputs_differ() {
                 "learned",
                 "conv",
             ];
-            assert_eq!(differs, !zeros.contains(&rewrite), "{rewrite}");
+            let acts = !is_same && !zeros.contains(&rewrite);
+            assert_eq!(differs, acts, "{rewrite}");
         }
     }
 }
