@@ -97,6 +97,8 @@ impl Chart<'_> {
     {
         let area = SVGBackend::with_string(into, SIZE).into_drawing_area();
         let ends = (x.start, x.end);
+        // No more numbers than points: between two of them may be nothing.
+        let longest = lines.iter().map(Vec::len).max().unwrap_or(0);
         let height = lines
             .iter()
             .flatten()
@@ -115,6 +117,7 @@ impl Chart<'_> {
             .axis_style(GRID.stroke_width(UNIT))
             .set_all_tick_mark_size(4 * UNIT)
             .label_style(words.clone())
+            .x_labels(longest.clamp(2, 10))
             .x_desc(self.axes[0])
             .y_desc(self.axes[1])
             .x_label_formatter(&|v| label(*v, ends.1 - ends.0))

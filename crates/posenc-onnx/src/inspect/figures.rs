@@ -226,3 +226,79 @@ fn picture(numbers: &ArrayD<f64>) -> Option<Picture> {
         flat[row * columns + column]
     }))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::prove::testing::fixture;
+
+    fn of(name: &str) -> Vec<Figure> {
+        figures(&fixture(name), &Options::default())
+    }
+
+    fn lines(figures: &[Figure], quantity: Quantity) -> &[Line] {
+        let mut same = figures.iter().filter(|figure| figure.quantity == quantity);
+        match (same.next().map(|figure| &figure.shape), same.next()) {
+            (Some(Shape::Lines(lines)), None) => lines,
+            _ => panic!("one figure of lines"),
+        }
+    }
+
+    #[test]
+    fn rotations_show_their_wavelengths_and_how_similarity_falls() {
+        let figures = of("mini/rope");
+        assert_eq!(figures.len(), 2);
+        assert_eq!(figures[0].layers, [0, 1]);
+        let [waves] = lines(&figures, Quantity::Wavelength) else {
+            panic!("one law")
+        };
+        let want = (0..4).map(|i| TAU * 1e4_f64.powf(f64::from(i) / 4.0));
+        let pairs = waves.points.iter().map(|point| point[1]).zip(want);
+        assert_eq!(waves.points.len(), 4);
+        for (got, want) in pairs {
+            assert!((got / want - 1.0).abs() < 1e-6, "{got} {want}");
+        }
+        let [similarity] = lines(&figures, Quantity::Similarity) else {
+            panic!("one law")
+        };
+        assert_eq!(similarity.points[0], [0.0, 1.0]);
+        let at = |d: f64| {
+            let angles = (0..4).map(|i| d / 1e4_f64.powf(f64::from(i) / 4.0));
+            angles.map(f64::cos).sum::<f64>() / 4.0
+        };
+        let [distance, got] = similarity.points[100];
+        assert!((got - at(distance)).abs() < 1e-5);
+        assert!((got - at(distance + 1.0)).abs() > 1e-3, "control");
+    }
+
+    #[test]
+    fn biases_are_lines_for_heads_over_the_distance() {
+        let figures = of("mini/alibi");
+        let heads = lines(&figures, Quantity::Bias);
+        assert_eq!(heads.len(), 3);
+        for (head, slope) in heads.iter().zip([0.0625, 0.003_906_25, 0.25]) {
+            assert_eq!(head.points.first().map(|p| p[0]), Some(1.0 - TOKENS as f64));
+            assert_eq!(head.points.last(), Some(&[0.0, 0.0]));
+            let near = |[x, y]: &[f64; 2]| (y - slope * x).abs() < 1e-6;
+            assert!(head.points.iter().all(near), "{}", head.name);
+        }
+    }
+
+    #[test]
+    fn tables_are_pictures_of_their_rows_and_nothing_is_drawn_of_nothing() {
+        let model = fixture("mini/learned");
+        let figures = figures(&model, &Options::default());
+        let [figure] = &figures[..] else {
+            panic!("one table")
+        };
+        let Shape::Picture(picture) = &figure.shape else {
+            panic!("a picture")
+        };
+        let graph = model.graph();
+        let table = graph.find(graph.main(), "enc.pos.weight").unwrap();
+        let table = graph.constant(table).unwrap().to_f64s().unwrap();
+        assert_eq!((figure.quantity, picture.size), (Quantity::Rows, [40, 24]));
+        assert_eq!(picture.numbers.concat(), table);
+        assert_eq!(of("mini/none"), []);
+    }
+}

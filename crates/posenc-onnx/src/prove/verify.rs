@@ -143,13 +143,18 @@ fn computed(
         Some((other, found)) => Some(Subject::new(other, found, options)?),
         None => None,
     };
-    let is_new = meaning == Meaning::NewFunction && fed.is_empty();
-    let original = given_other.filter(|_| is_new);
-    let original = original.map(|other| (other.read(), detected(other.read(), options)));
     let other = other.as_ref();
+    let plain = given_other.and_then(|other| other.plain.as_ref());
+    let plain = plain.map(|plain| (plain, detected(plain, options)));
+    let original = match (&plain, other) {
+        (Some((model, found)), _) => Some((*model, found)),
+        (None, other) => other.map(|other| (other.model, other.found)),
+    };
+    let is_new = meaning == Meaning::NewFunction && fed.is_empty();
+    let original = original.filter(|_| is_new);
     let meant = |at: &Lengths| -> Result<Point, VerifyError> {
-        let unchanged = match &original {
-            Some((model, found)) => is_unchanged(&[(model, found), read], *at)?,
+        let unchanged = match original {
+            Some(original) => is_unchanged(&[original, read], *at)?,
             None => false,
         };
         let runs = other.is_some_and(|other| lengths::supports(other.model, other.found, *at));
