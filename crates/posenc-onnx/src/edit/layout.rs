@@ -6,15 +6,16 @@
 //! of Meta's Llama).
 
 use posenc_encodings::kind::{Form, Layout};
+use posenc_ir::eval::Budget;
 use posenc_ir::{Def, Emitter, NodeId, Payload, Tensor, Use, ValueId};
 use rustc_hash::FxHashSet;
 
 use super::form::{Part, Reformed, write};
 use crate::detect::context::Context;
-use crate::detect::{RotaryOperand, RotarySite};
+use crate::detect::{RotaryOperand, RotarySite, run_at};
 use crate::error::{Refusal, RefusalKind, RewriteError};
 use crate::graph::lane::Lane;
-use crate::graph::ports::Role;
+use crate::graph::ports::{Lengths, Role};
 use crate::graph::region::reads;
 use crate::graph::reorder::{Order, Reordered, Rotating, reordered};
 
@@ -69,7 +70,18 @@ pub(crate) fn relay(
         ..
     } = work;
     let source = (graph, context.model.opset());
-    let made = reordered(source, &found.trace, seeds, &rotating);
+    let Lengths {
+        batch,
+        sequence,
+        past,
+    } = found.lengths;
+    let longer = found.ports.fit(Lengths {
+        batch: batch + 1,
+        sequence: sequence + 3,
+        past: if past > 0 { past + 2 } else { 0 },
+    });
+    let other = run_at(context.model, found, longer, &LONGER);
+    let made = reordered(source, (&found.trace, other.as_ref()), seeds, &rotating);
     let made = made.map_err(|why| stuck(context, why.node, &why.why))?;
     let moved = ends(context, &sites, &made)?;
     let defaults = defaults(context, &made);
@@ -88,6 +100,9 @@ pub(crate) fn relay(
         defaults,
     }))
 }
+
+/// Elements that a value may have in a run at other lengths.
+const LONGER: Budget = Budget { elements: 1 << 20 };
 
 const OTHER_PAIRS: &str =
     "its pairs are no halves and no neighbors from the first feature on, or turn the other way";

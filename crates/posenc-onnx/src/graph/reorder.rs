@@ -5,6 +5,7 @@
 //! them. Weights, biases and norms in the new order put them there without a node more.
 
 mod attention;
+mod fixed;
 mod moves;
 mod order;
 mod products;
@@ -48,13 +49,14 @@ pub(crate) struct Rotating {
 }
 
 /// Gives values an order, and everything that depends on it. Each of the `seeds` is a value with the node that needs
-/// it in that order; `opset` is the version of ai.onnx.
+/// it in that order; `opset` is the version of ai.onnx. The two runs have lengths that differ wherever they are open;
+/// without the second, no size is known to be fixed.
 ///
 /// # Errors
 /// Where a node does not take its values in the orders that they get.
 pub(crate) fn reordered(
     (graph, opset): (&Graph, i64),
-    trace: &Trace,
+    (trace, other): (&Trace, Option<&Trace>),
     seeds: Vec<(ValueId, NodeId, Order)>,
     rotating: &Rotating,
 ) -> Result<Reordered, Stuck> {
@@ -65,6 +67,7 @@ pub(crate) fn reordered(
         graph,
         opset,
         trace,
+        other,
         rotating,
         live: live.into_iter().collect(),
         places: order
@@ -88,6 +91,7 @@ struct Walk<'a> {
     graph: &'a Graph,
     opset: i64,
     trace: &'a Trace,
+    other: Option<&'a Trace>,
     rotating: &'a Rotating,
     /// The values whose elements reach an output, and not their sizes alone.
     live: FxHashSet<ValueId>,
@@ -136,6 +140,7 @@ impl Walk<'_> {
             graph: self.graph,
             opset: self.opset,
             trace: self.trace,
+            other: self.other,
             live: &self.live,
             id,
             is_turned: self.rotating.turned.contains(&id),
@@ -198,10 +203,12 @@ impl Walk<'_> {
                 Some(_) => Err(conflict()),
             };
         }
-        let dims = self.trace.get(value).dims.as_deref();
+        // Features are as many at all lengths.
+        let runs = std::iter::once(self.trace).chain(self.other);
+        let mut dims = runs.map(|run| run.get(value).dims.as_deref());
         match self.made.values.get(&value) {
             None if order.is_unmoved() => Ok(()),
-            None if dims.is_none_or(|dims| !order.fits(dims)) => Err(Stuck {
+            None if dims.any(|dims| dims.is_none_or(|dims| !order.fits(dims))) => Err(Stuck {
                 node,
                 why: format!(
                     "{} has other features than those that move",

@@ -110,7 +110,17 @@ fn product(s: &mut Sketch, x: &str) -> String {
 
 #[test]
 fn weights_follow_however_queries_are_computed() {
-    let ways: [(&str, Query); 13] = [
+    let ways: [(&str, Query); 14] = [
+        ("behind a part of the tokens", |s, x| {
+            let y = product(s, x);
+            let shape = s.op("Shape", &[x]);
+            let one = s.int(1);
+            let length = s.gather(&shape, &one, 0);
+            let length = s.unsqueeze(&length, &[0]);
+            let (zero, axes) = (s.ints(&[0]), s.ints(&[1]));
+            let y = s.op("Slice", &[&y, &zero, &length, &axes]);
+            heads(s, &y)
+        }),
         ("with a bias", |s, x| {
             let (y, b) = (product(s, x), s.weights(&[HIDDEN]));
             let y = s.op("Add", &[&y, &b]);
@@ -225,9 +235,49 @@ fn weights_follow_however_queries_are_computed() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
+/// Whether the sequence is shorter than all that detection runs.
+fn shorter(s: &mut Sketch) -> String {
+    let shape = s.op("Shape", &["input_ids"]);
+    let one = s.int(1);
+    let length = s.gather(&shape, &one, 0);
+    let many = s.int(1 << 20);
+    s.op("Less", &[&length, &many])
+}
+
 #[test]
 fn features_that_cannot_move_are_refused() {
-    let ways: [(&str, Query); 10] = [
+    let ways: [(&str, Query); 13] = [
+        // All runs of detection are shorter than that.
+        ("which features it picks is unknown", |s, x| {
+            let y = product(s, x);
+            let places = [0, 1].map(|by| {
+                let places: Vec<i64> = (0..N * D).map(|i| i ^ by).collect();
+                s.ints(&places)
+            });
+            let is_short = shorter(s);
+            let places = s.op("Where", &[&is_short, &places[0], &places[1]]);
+            let y = s.gather(&y, &places, 2);
+            heads(s, &y)
+        }),
+        ("the part is unknown", |s, x| {
+            let w = s.weights(&[HIDDEN, 2 * HIDDEN]);
+            let y = s.op("MatMul", &[x, &w]);
+            let (zero, width, axes) = (s.ints(&[0]), s.ints(&[N * D]), s.ints(&[2]));
+            let is_short = shorter(s);
+            let start = s.op("Where", &[&is_short, &zero, &width]);
+            let end = s.op("Add", &[&start, &width]);
+            let y = s.op("Slice", &[&y, &start, &end, &axes]);
+            heads(s, &y)
+        }),
+        ("its sizes do not follow the lengths", |s, x| {
+            let y = product(s, x);
+            let sizes = [[0, 0, N, D], [0, 0, D, N]].map(|sizes| s.ints(&sizes));
+            let is_short = shorter(s);
+            let sizes = s.op("Where", &[&is_short, &sizes[0], &sizes[1]]);
+            let y = s.op("Reshape", &[&y, &sizes]);
+            let y = s.reshape(&y, &[0, 0, N, D]);
+            s.transpose(&y, &[0, 2, 1, 3])
+        }),
         ("it picks features that move", |s, x| {
             let y = product(s, x);
             let places = (0..HIDDEN).map(|i| i as f64);

@@ -35,8 +35,19 @@ impl View<'_> {
             End::Out(0) => (End::Out(0), End::In(0)),
             _ => return Err("it reads features as sizes".to_owned()),
         };
-        let dims = self.dims(from).zip(self.dims(to));
-        let made = dims.and_then(|(from, to)| order.reshaped(from, to));
+        let sizes = self.node().input(1);
+        if sizes.is_some_and(|sizes| !self.sizes().is_plain(sizes)) {
+            return Err(
+                "its sizes do not follow the lengths of the inputs in a known way".to_owned(),
+            );
+        }
+        let made = |run| {
+            let dims = self.dims_in(run, from).zip(self.dims_in(run, to));
+            dims.and_then(|(from, to)| order.reshaped(from, to))
+        };
+        let (one, other) = (made(self.trace), self.other.map(made));
+        let is_same = other.is_none_or(|other| other == one);
+        let made = one.filter(|_| is_same);
         let made = made.ok_or("features that move are spread over other axes")?;
         Ok(Spread::of(vec![(to, made)]))
     }
@@ -84,8 +95,11 @@ impl View<'_> {
                 let dims = self.dims(End::In(0)).zip(self.dims(End::Out(0)));
                 let (from, to) = dims.ok_or("the sizes of its values are unknown")?;
                 let starts = self.list(1, "starts").ok_or("the part is unknown")?;
-                let all = || (0..starts.len() as i64).collect();
-                let axes: Vec<i64> = self.list(3, "axes").unwrap_or_else(all);
+                let axes = match (self.list(3, "axes"), self.node().input(3)) {
+                    (Some(axes), _) => axes,
+                    (None, Some(_)) => return Err("the part is unknown".to_owned()),
+                    (None, None) => (0..starts.len() as i64).collect(),
+                };
                 let axes = axes.into_iter().map(|axis| self.axis(axis, rank));
                 let axes = axes.collect::<Result<Vec<_>, _>>()?;
                 let mut cut = axes.iter().filter(|axis| from[**axis] != to[**axis]);
@@ -136,9 +150,13 @@ impl View<'_> {
     }
 
     /// Where an output lies in the input along an axis: what the node makes of the numbers of the places. `None` where
-    /// that is not fixed, or a place is read twice.
+    /// that is not the same for all lengths, or a place is read twice.
     fn places(&self, output: usize, axis: usize) -> Option<Vec<usize>> {
         let node = self.node();
+        let mut given = node.inputs().iter().skip(1).flatten();
+        if !given.all(|value| self.sizes().is_fixed(*value)) {
+            return None;
+        }
         let dims = self.dims(End::In(0))?;
         let mut along = vec![1; dims.len()];
         along[axis] = *dims.get(axis)?;
@@ -161,12 +179,39 @@ impl View<'_> {
         places.filter(|all| all.iter().all(is_new))
     }
 
+    /// What the order of a part says of the whole, which is known with its other parts.
+    fn picked(
+        &self,
+        output: usize,
+        (whole, axis): (ValueId, usize),
+        order: &Order,
+    ) -> Result<Spread, String> {
+        let is_single = self.picks() == Some(0);
+        let moves = !is_single && order.has(axis);
+        match self.places(output, axis) {
+            Some(_) => Ok(Spread {
+                selected: Some((whole, axis)),
+                ..Spread::default()
+            }),
+            None if moves => Err("which features it picks is unknown".to_owned()),
+            // Whichever part it is, all get that order.
+            None => {
+                let part = Part {
+                    value: whole,
+                    from: vec![],
+                    is_single,
+                };
+                Ok(Spread::of(vec![(End::In(0), part.lift(order, axis))]))
+            }
+        }
+    }
+
     pub(super) fn selected(&self, end: End, order: &Order) -> Result<Spread, String> {
         let node = self.node();
         let axis = self.part_axis()?;
         let input = node.input(0).ok_or("it has no input")?;
         let picks = self.picks().unwrap_or(1);
-        if matches!(end, End::Out(_)) {
+        if let End::Out(output) = end {
             if picks > 1 {
                 // Rows of a table.
                 let is_row = order.axes().iter().all(|own| *own >= axis + picks);
@@ -176,10 +221,7 @@ impl View<'_> {
                     false => Err("it picks features that move".to_owned()),
                 };
             }
-            return Ok(Spread {
-                selected: Some((input, axis)),
-                ..Spread::default()
-            });
+            return self.picked(output, (input, axis), order);
         }
         if end != End::In(0) || order.has(axis) && picks > 1 {
             return Err("it picks features that move".to_owned());

@@ -4,6 +4,7 @@ use posenc_ir::eval::Trace;
 use posenc_ir::{Graph, Node, NodeId, ValueId};
 use rustc_hash::FxHashSet;
 
+use super::fixed::Sizes;
 use super::order::Order;
 use super::spread::{End, Spread};
 use crate::graph::operators::{is_elementwise, is_reshape};
@@ -15,6 +16,8 @@ pub(super) struct View<'a> {
     /// The version of ai.onnx.
     pub(super) opset: i64,
     pub(super) trace: &'a Trace,
+    /// A run at other lengths.
+    pub(super) other: Option<&'a Trace>,
     /// The values whose elements reach an output.
     pub(super) live: &'a FxHashSet<ValueId>,
     pub(super) id: NodeId,
@@ -29,11 +32,24 @@ impl<'a> View<'a> {
 
     /// The dimensions of a value in the trial run.
     pub(super) fn dims(&self, end: End) -> Option<&'a [usize]> {
+        self.dims_in(self.trace, end)
+    }
+
+    /// The dimensions of a value in a run.
+    pub(super) fn dims_in(&self, run: &'a Trace, end: End) -> Option<&'a [usize]> {
         let value = match end {
             End::In(slot) => self.node().input(slot),
             End::Out(slot) => self.node().output(slot),
         };
-        self.trace.get(value?).dims.as_deref()
+        run.get(value?).dims.as_deref()
+    }
+
+    pub(super) fn sizes(&self) -> Sizes<'a> {
+        Sizes {
+            graph: self.graph,
+            run: self.trace,
+            other: self.other,
+        }
     }
 
     pub(super) fn rank(&self, end: End) -> Result<usize, String> {
@@ -52,9 +68,11 @@ impl<'a> View<'a> {
         at.ok_or_else(|| format!("its axis {axis} does not exist"))
     }
 
-    /// The numbers of an input, or of an attribute where older opsets have one.
+    /// The numbers of an input, or of an attribute where older opsets have one; `None` where they are not the same for
+    /// all lengths.
     pub(super) fn list(&self, slot: usize, name: &str) -> Option<Vec<i64>> {
         match self.node().input(slot) {
+            Some(v) if !self.sizes().is_fixed(v) => None,
             Some(v) => Some(self.trace.get(v).to_i64()?.iter().copied().collect()),
             None => self.node().ints(name).ok()?.map(<[i64]>::to_vec),
         }
