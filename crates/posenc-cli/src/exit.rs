@@ -51,6 +51,14 @@ impl Failure {
         }
     }
 
+    /// The model lacks something.
+    pub(crate) fn model(sentence: impl Into<String>) -> Self {
+        Self {
+            exit: Exit::Model,
+            sentence: sentence.into(),
+        }
+    }
+
     /// The request is not supported.
     pub(crate) fn unsupported(sentence: impl Into<String>) -> Self {
         Self {

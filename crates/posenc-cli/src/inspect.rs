@@ -14,7 +14,8 @@ use posenc_onnx::request::InputRole;
 use posenc_onnx::request::hf_config::HfConfig;
 use posenc_onnx::{Model, RewriteError};
 
-use crate::exit::{Exit, Failure};
+use crate::exit::Exit;
+use crate::files;
 use crate::model;
 use crate::progress::Progress;
 use crate::terminal::Terminal;
@@ -62,6 +63,9 @@ Examples:
 
 /// Prints what was found.
 pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
+    if let Some(page) = &args.report {
+        files::check_report(page, &[&args.model])?;
+    }
     let progress = Progress::start(terminal, format!("reading {}", args.model.display()));
     let model = model::named(&args.model, Model::open(&args.model))?;
     let roles = args.input_role.iter().cloned().collect();
@@ -81,9 +85,7 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
         report.refused = None;
     }
     if let Some(page) = &args.report {
-        let text = html::html(&report, &model);
-        let written = std::fs::write(page, text);
-        model::named(page, written.map_err(|e| Failure::usage(e.to_string())))?;
+        files::write_report(page, &html::html(&report, &model))?;
     }
     drop(progress);
     if args.json {

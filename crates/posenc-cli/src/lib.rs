@@ -9,6 +9,7 @@ mod columns;
 mod completions;
 mod diff;
 mod exit;
+mod files;
 mod flag_names;
 mod inspect;
 mod model;

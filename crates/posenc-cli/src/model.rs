@@ -20,6 +20,15 @@ pub(crate) fn open_checked(path: &Path) -> anyhow::Result<(Model, Vec<Warning>)>
     Ok((model, warnings))
 }
 
+/// The same, of a model that is to run: its tensors in other files have to be there.
+pub(crate) fn open_whole(path: &Path) -> anyhow::Result<(Model, Vec<Warning>)> {
+    let read = open_checked(path)?;
+    match absence(path, &read.0)? {
+        Some(absent) => named(path, Err(Failure::model(absent))),
+        None => Ok(read),
+    }
+}
+
 /// Prints warnings about a file.
 pub(crate) fn warn(terminal: &Terminal, path: &Path, warnings: &[impl Display]) {
     for warning in warnings {

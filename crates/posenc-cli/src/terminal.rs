@@ -209,13 +209,16 @@ fn shortened(text: String) -> String {
     start.chain([' ', '…', ' ']).chain(end).collect()
 }
 
-/// The text on one line: line breaks and tabs become spaces, other control characters a replacement
-/// character.
+/// The text on one line: line breaks and tabs become spaces, other control characters and those that turn the
+/// direction of writing a replacement character.
 pub(crate) fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
             '\n' | '\r' | '\t' => line.push(' '),
+            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+                line.push(char::REPLACEMENT_CHARACTER)
+            }
             c if c.is_control() => line.push(char::REPLACEMENT_CHARACTER),
             c => line.push(c),
         }

@@ -19,7 +19,8 @@ use posenc_onnx::report::Verify;
 use posenc_onnx::verify::{Bisect, verify};
 
 use crate::backend::Choice;
-use crate::exit::{Exit, Failure};
+use crate::exit::Exit;
+use crate::files;
 use crate::model;
 use crate::places::Search;
 use crate::progress::Progress;
@@ -139,11 +140,16 @@ pub(crate) fn run(args: &Args, search: &Search, terminal: &Terminal) -> anyhow::
         return all::run((&args.settings(), args.bisect()), &output, search, terminal);
     }
     let path = args.model.as_deref().unwrap_or(Path::new(""));
+    let read = [Some(path), args.other.as_deref(), args.inputs.as_deref()];
+    let read: Vec<&Path> = read.into_iter().flatten().collect();
+    for report in args.report.iter().chain(&args.junit) {
+        files::check_report(report, &read)?;
+    }
     let progress = Progress::start(terminal, format!("verifying {}", path.display()));
     let runtimes = Runtimes::open(&args.provider, search)?;
-    let (model, warnings) = model::open_checked(path)?;
+    let (model, warnings) = model::open_whole(path)?;
     let other = match &args.other {
-        Some(other) => Some(model::open_checked(other)?),
+        Some(other) => Some(model::open_whole(other)?),
         None => None,
     };
     let mut options = args.settings().options(&runtimes, args.bisect());
@@ -167,8 +173,7 @@ pub(crate) fn run(args: &Args, search: &Search, terminal: &Terminal) -> anyhow::
             (args.model.as_ref(), Some(&model)),
             (args.other.as_ref(), other.as_ref().map(|o| &o.0)),
         ];
-        let written = std::fs::write(page, self::page(&report, &all)?);
-        model::named(page, written.map_err(|e| Failure::usage(e.to_string())))?;
+        files::write_report(page, &self::page(&report, &all)?)?;
     }
     if let Some(file) = &args.junit {
         junit::write(file, [(&*path.to_string_lossy(), Ok(&report))])?;

@@ -7,8 +7,8 @@ use posenc_onnx::report::ConfigFile;
 use posenc_onnx::{ConfigChange, Refusal, RewriteError, Rewritten};
 use serde_json::Value;
 
-use super::output::is_same;
 use crate::exit::Failure;
+use crate::files::is_same;
 use crate::model;
 
 const CONFIG: &str = "config.json";

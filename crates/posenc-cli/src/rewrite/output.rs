@@ -9,6 +9,7 @@ use posenc_onnx::request::{Request, ScaleType};
 use serde_json::Value;
 
 use crate::exit::Failure;
+use crate::files::is_same;
 
 /// Whether the output can be written.
 ///
@@ -70,28 +71,6 @@ fn name(input: &Path, kind: &str, scale: Option<&str>) -> OsString {
     }
     name.push(".onnx");
     name
-}
-
-/// Whether two paths lead to one file: through links, or as two names of it.
-pub(super) fn is_same(a: &Path, b: &Path) -> bool {
-    if let (Ok(a), Ok(b)) = (a.canonicalize(), b.canonicalize()) {
-        return a == b || is_same_file(&a, &b);
-    }
-    false
-}
-
-#[cfg(unix)]
-fn is_same_file(a: &Path, b: &Path) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    match (a.metadata(), b.metadata()) {
-        (Ok(a), Ok(b)) => (a.dev(), a.ino()) == (b.dev(), b.ino()),
-        _ => false,
-    }
-}
-
-#[cfg(not(unix))]
-fn is_same_file(_: &Path, _: &Path) -> bool {
-    false
 }
 
 #[cfg(test)]

@@ -9,14 +9,14 @@ use posenc_onnx::verify::{Bisect, verify};
 use serde::Serialize;
 
 use super::junit;
-use super::project::{Project, Settings, Wanted};
+use super::project::{FILE, Project, Settings, Wanted};
 use super::runtimes::Runtimes;
 use super::text::{self, Detail};
-use crate::exit::{Exit, sentence};
+use crate::exit::{Exit, Failure, sentence};
 use crate::places::Search;
 use crate::progress::Progress;
 use crate::terminal::Terminal;
-use crate::{model, rewrite};
+use crate::{files, model, rewrite};
 
 /// What is written, and where.
 pub(super) struct Output<'a> {
@@ -92,6 +92,19 @@ pub(super) fn run(
     terminal: &Terminal,
 ) -> anyhow::Result<Exit> {
     let project = Project::read()?;
+    let mut read: Vec<&Path> = project.files().collect();
+    if let Some(twice) = read
+        .iter()
+        .enumerate()
+        .find(|(at, path)| read[..*at].contains(path))
+    {
+        let why = format!("{} is named twice", twice.1.display());
+        return model::named(Path::new(FILE), Err(Failure::usage(why)));
+    }
+    read.push(Path::new(FILE));
+    if let Some(file) = output.junit {
+        files::check_report(file, &read)?;
+    }
     let progress = Progress::start(terminal, "verifying".to_owned());
     let mut cases = vec![];
     for entry in &project.models {
@@ -105,7 +118,7 @@ pub(super) fn run(
             settings,
             runtimes: opened,
         };
-        let read = model::named(&entry.path, Model::open(&entry.path));
+        let read = open(&entry.path);
         let read = match read {
             Ok(read) => read,
             Err(error) => {
@@ -168,6 +181,12 @@ pub(super) fn run(
     Ok(exit)
 }
 
+/// A model with all its tensors.
+fn open(path: &Path) -> anyhow::Result<Model> {
+    let (model, _) = model::open_whole(path)?;
+    model::named(path, Model::checked(model))
+}
+
 /// How models are verified.
 struct How {
     bisect: Bisect,
@@ -194,7 +213,7 @@ impl How {
             let made = Model::checked(made.into_ir())?;
             return self.verify(&made, Some(original));
         }
-        let file = Model::open(&wanted.output)?;
+        let file = open(&wanted.output)?;
         let differs = !Diff::between(made.as_ir(), file.as_ir())?.is_empty();
         let mut report = self.verify(&file, Some(original))?;
         report.sites.insert(
@@ -208,6 +227,12 @@ impl How {
             },
         );
         report.ok &= !differs;
+        if differs {
+            report.warnings.push(format!(
+                "{} is not what the rewrite makes of the model now; write it again",
+                wanted.output.display()
+            ));
+        }
         Ok(report)
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use posenc_onnx::report::{Run, SiteCheck, Verify};
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
-use crate::exit::Failure;
+use crate::files;
 use crate::number::rough;
 
 /// What is known of one model.
@@ -16,18 +16,27 @@ pub(super) fn write<'a>(
     path: &Path,
     outcomes: impl IntoIterator<Item = (&'a str, Outcome<'a>)>,
 ) -> anyhow::Result<()> {
-    let text = text(outcomes)?;
-    let written = std::fs::write(path, text);
-    crate::model::named(path, written.map_err(|e| Failure::usage(e.to_string())))
+    files::write_report(path, &text(outcomes)?)
+}
+
+/// What XML can hold: names are read from models.
+fn allowed(text: &str) -> String {
+    let is_none = |c: char| matches!(c, '\u{fffe}' | '\u{ffff}') || c.is_control();
+    text.replace(is_none, "\u{fffd}")
 }
 
 fn text<'a>(outcomes: impl IntoIterator<Item = (&'a str, Outcome<'a>)>) -> anyhow::Result<String> {
     let mut report = Report::new("posenc-onnx verify");
     for (name, outcome) in outcomes {
+        let name = &*allowed(name);
         let mut suite = TestSuite::new(name);
         match outcome {
             Ok(found) => {
-                suite.add_test_cases(found.sites.iter().map(|site| case(name, site_case(site))));
+                let sites = found
+                    .sites
+                    .iter()
+                    .map(|site| site_case(site, &found.warnings));
+                suite.add_test_cases(sites.map(|of_site| case(name, of_site)));
                 suite.add_test_cases(found.runs.iter().map(|run| case(name, run_case(run))));
                 if found.sites.is_empty() && found.runs.is_empty() {
                     let why = "nothing could be compared".to_owned();
@@ -36,7 +45,7 @@ fn text<'a>(outcomes: impl IntoIterator<Item = (&'a str, Outcome<'a>)>) -> anyho
             }
             Err(error) => {
                 let mut status = TestCaseStatus::non_success(NonSuccessKind::Error);
-                status.set_message(error);
+                status.set_message(allowed(error));
                 let mut errored = TestCase::new("verify", status);
                 errored.set_classname(name);
                 suite.add_test_case(errored);
@@ -53,21 +62,29 @@ fn case(model: &str, (name, failure): (String, Option<String>)) -> TestCase {
         None => TestCaseStatus::success(),
         Some(why) => {
             let mut status = TestCaseStatus::non_success(NonSuccessKind::Failure);
-            status.set_message(why);
+            status.set_message(allowed(&why));
             status
         }
     };
-    let mut case = TestCase::new(name, status);
+    let mut case = TestCase::new(allowed(&name), status);
     case.set_classname(model);
     case
 }
 
-fn site_case(site: &SiteCheck) -> (String, Option<String>) {
+/// A check; what has no number may be explained by a warning about its site.
+fn site_case(site: &SiteCheck, warnings: &[String]) -> (String, Option<String>) {
     let name = format!("{} {}", site.site, site.quantity);
-    (
-        name,
-        (!site.ok).then(|| out_of_bounds(site.max_error, Some(site.bound))),
-    )
+    let told = || {
+        warnings
+            .iter()
+            .find(|why| why.contains(&site.site))
+            .cloned()
+    };
+    let why = || match site.max_error {
+        None => told().unwrap_or_else(|| out_of_bounds(None, None)),
+        error => out_of_bounds(error, Some(site.bound)),
+    };
+    (name, (!site.ok).then(why))
 }
 
 fn run_case(run: &Run) -> (String, Option<String>) {
@@ -109,5 +126,28 @@ mod tests {
         ];
         let text = text(outcomes).unwrap();
         insta::assert_snapshot!(text);
+    }
+
+    #[test]
+    fn names_that_xml_cannot_hold_are_written_without() {
+        let text = text([("a\u{ffff}\u{8}.onnx", Err("no \u{fffe}"))]).unwrap();
+        let is_bad = |c: char| matches!(c, '\u{fffe}' | '\u{ffff}' | '\u{8}');
+        assert!(
+            !text.contains(is_bad) && text.contains("a\u{fffd}\u{fffd}.onnx"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_warning_says_what_is_wrong_with_a_site() {
+        let mut found = report(true);
+        found.sites[0].ok = false;
+        found.sites[0].max_error = None;
+        found.warnings = vec!["layers.0 is another".to_owned()];
+        let text = text([("a.onnx", Ok(&found))]).unwrap();
+        assert!(
+            text.contains("<failure message=\"layers.0 is another\"/>"),
+            "{text}"
+        );
     }
 }

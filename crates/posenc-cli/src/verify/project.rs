@@ -17,16 +17,17 @@
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 
-use clap::Parser;
+use clap::{ArgAction, Command, CommandFactory, Parser};
 use posenc_onnx::verify::{Bisect, VerifyOptions};
 use posenc_runtime::Fallback;
+use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 use toml::{Table, Value};
 
 use super::runtimes::Runtimes;
 use crate::backend::Choice;
 use crate::exit::Failure;
-use crate::{model, rewrite};
+use crate::{model, rewrite, value};
 
 /// The file that `--all` reads.
 pub(super) const FILE: &str = "posenc.toml";
@@ -52,10 +53,26 @@ pub(super) struct Settings {
     pub(super) provider: Vec<Choice>,
     #[serde(default)]
     pub(super) no_fallback: bool,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lengths")]
     pub(super) lengths: Vec<usize>,
+    #[serde(default, deserialize_with = "tolerance")]
     pub(super) atol: Option<f64>,
+    #[serde(default, deserialize_with = "tolerance")]
     pub(super) rtol: Option<f64>,
+}
+
+/// Lengths as the flag takes them.
+fn lengths<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<usize>, D::Error> {
+    let numbers = Vec::<i64>::deserialize(from)?;
+    let counted = numbers.iter().map(|n| value::count(&n.to_string()));
+    counted.collect::<Result<_, _>>().map_err(D::Error::custom)
+}
+
+/// A tolerance as the flag takes it.
+fn tolerance<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> {
+    let number = f64::deserialize(from)?;
+    let number = value::not_negative(&number.to_string());
+    number.map(Some).map_err(D::Error::custom)
 }
 
 /// Providers by their names.
@@ -136,6 +153,17 @@ impl Project {
         }
         Ok(read)
     }
+
+    /// The files of all models and rewrites.
+    pub(super) fn files(&self) -> impl Iterator<Item = &Path> {
+        self.models.iter().flat_map(|entry| {
+            let outputs = entry
+                .rewrite
+                .iter()
+                .filter_map(|table| table.get("output")?.as_str());
+            std::iter::once(&*entry.path).chain(outputs.map(Path::new))
+        })
+    }
 }
 
 impl Entry {
@@ -149,18 +177,18 @@ impl Entry {
     fn wanted(&self, table: &Table) -> Result<Wanted, Failure> {
         let of = self.path.display();
         let output = table.get("output").and_then(Value::as_str);
+        let output = output.filter(|path| !path.is_empty());
         let output = output.map(PathBuf::from).ok_or_else(|| {
             Failure::usage(format!(
                 "a rewrite of {of} has no output, the path of its file"
             ))
         })?;
+        let command = Line::command();
         let mut line = vec!["rewrite".to_owned()];
         for (key, value) in table.iter().filter(|(key, _)| *key != "output") {
-            line.extend(flag(key, value).ok_or_else(|| {
-                Failure::usage(format!(
-                    "{key} of a rewrite of {of} is no number, word or list of them"
-                ))
-            })?);
+            let flags = flags(&command, key, value);
+            let wrong = |why: &str| Failure::usage(format!("{key} of a rewrite of {of} {why}"));
+            line.extend(flags.map_err(wrong)?);
         }
         line.extend(["--".to_owned(), self.path.display().to_string()]);
         let parsed = Line::try_parse_from(line).map_err(|error| {
@@ -182,13 +210,25 @@ impl Entry {
     }
 }
 
-/// A key and its value as a flag of the command line.
-fn flag(key: &str, value: &Value) -> Option<Option<String>> {
-    let flag = format!("--{key}");
-    Some(match value {
-        Value::Boolean(true) => Some(flag),
-        Value::Boolean(false) => None,
-        other => Some(format!("{flag}={}", word(other)?)),
+/// A key and its value as flags of the command line.
+///
+/// # Errors
+/// With what is wrong with them.
+fn flags(command: &Command, key: &str, value: &Value) -> Result<Vec<String>, &'static str> {
+    let mut known = command.get_arguments();
+    let known = known.find(|flag| flag.get_long() == Some(key));
+    let known = known.ok_or("is no flag of rewrite")?;
+    let flag = |word: String| format!("--{key}={word}");
+    let wrong = "is no number, word or list of them";
+    Ok(match (known.get_action(), value) {
+        (ArgAction::SetTrue, Value::Boolean(true)) => vec![format!("--{key}")],
+        (ArgAction::SetTrue, Value::Boolean(false)) => vec![],
+        (ArgAction::SetTrue, _) => return Err("is either true or false"),
+        (ArgAction::Append, Value::Array(all)) => {
+            let words = all.iter().map(|one| word(one).map(flag));
+            words.collect::<Option<_>>().ok_or(wrong)?
+        }
+        _ => vec![flag(word(value).ok_or(wrong)?)],
     })
 }
 
@@ -197,6 +237,7 @@ fn word(value: &Value) -> Option<String> {
         Value::String(text) => text.clone(),
         Value::Integer(n) => n.to_string(),
         Value::Float(x) => x.to_string(),
+        Value::Boolean(is_so) => is_so.to_string(),
         Value::Array(all) => {
             let all: Option<Vec<String>> = all.iter().map(word).collect();
             all?.join(",")

@@ -116,13 +116,29 @@ fn what_is_wrong_in_the_file_is_said() {
         ("", "no [[model]]"),
         ("[[model]]\npaht = \"m.onnx\"\n", "paht"),
         ("[verify]\nlength = [1]\n", "length"),
+        ("[verify]\nlengths = [0]\n", "above 0"),
+        ("[verify]\natol = inf\n", "finite"),
+        ("[verify]\nrtol = -1\n", "at least 0"),
+        (&format!("{model}{model}"), "m.onnx is named twice"),
+        (
+            &format!("{model}[[model.rewrite]]\noutput = \"\"\n"),
+            "no output",
+        ),
+        (
+            &format!("{model}[[model.rewrite]]\noutput = \"o\"\nother = false\n"),
+            "other of a rewrite of m.onnx is no flag",
+        ),
+        (
+            &format!("{model}[[model.rewrite]]\noutput = \"o\"\nsort = 1\n"),
+            "true or false",
+        ),
         (
             &format!("{model}[[model.rewrite]]\nscale = \"yarn\"\n"),
             "output",
         ),
         (
             &format!("{model}[[model.rewrite]]\noutput = \"o\"\nfacter = 4\n"),
-            "--facter",
+            "facter of a rewrite of m.onnx is no flag",
         ),
         (
             &format!("{model}[[model.rewrite]]\noutput = \"o\"\nscale = \"jarn\"\n"),
@@ -142,4 +158,49 @@ fn what_is_wrong_in_the_file_is_said() {
         assert!(all.err.contains("posenc.toml"), "{text}: {}", all.err);
         assert!(all.err.contains(part), "{text}: {}", all.err);
     }
+}
+
+#[test]
+fn values_of_flags_are_as_on_the_command_line() {
+    let rewrite =
+        "[[model]]\npath = \"m.onnx\"\n[[model.rewrite]]\noutput = \"o.onnx\"\nto = \"alibi\"\n";
+    let roles = "input-role = [\"input_ids=content\", \"attention_mask=padding\"]\n";
+    for (more, flag, code) in [
+        ("bidirectional = false\n", "--bidirectional=false", 0),
+        ("bidirectional = false\n", "--bidirectional=true", 1),
+        ("bidirectional = true\n", "--bidirectional=true", 0),
+        (roles, "--sort", 1),
+    ] {
+        let settings = "[verify]\nprovider = [\"tract\"]\nlengths = [8]\n";
+        let folder = project(&format!("{settings}{rewrite}{more}"));
+        let words = ["rewrite", "m.onnx", "-o", "o.onnx", "--to", "alibi", flag];
+        assert_eq!(within(&folder, &words).code, 0, "{flag}");
+        let all = within(&folder, &["verify", "--all"]);
+        let differs = all.out.contains("o.onnx is not what the rewrite makes");
+        assert_eq!(
+            (all.code, differs),
+            (code, code == 1),
+            "{more}{flag}: {}{}",
+            all.out,
+            all.err
+        );
+    }
+}
+
+#[test]
+fn no_report_replaces_what_is_read() {
+    let folder = project(TWO);
+    let before = std::fs::read(folder.place("m.onnx")).unwrap();
+    for words in [
+        &["inspect", "m.onnx", "--report", "m.onnx"][..],
+        &["verify", "m.onnx", "--report", "./m.onnx"],
+        &["verify", "m.onnx", "--junit", "m.onnx"],
+        &["verify", "--all", "--junit", "posenc.toml"],
+        &["verify", "--all", "--junit", "m.onnx"],
+    ] {
+        within(&folder, words).failed(2, words[0]);
+        assert_eq!(std::fs::read(folder.place("m.onnx")).unwrap(), before);
+    }
+    let text = std::fs::read_to_string(folder.place("posenc.toml")).unwrap();
+    assert_eq!(text, TWO);
 }

@@ -70,6 +70,14 @@ pub(crate) fn stretch(
         readers::check(context, place.constant, TABLE, is_own, is_changed)?;
     }
     for place in &places {
+        let node = context.graph().producer(place.constant);
+        if let Some((id, _)) = node.filter(|_| context.graph().stored(place.constant).is_none()) {
+            let why = format!(
+                "the position table {} is computed here, in a way that is not supported yet in a rescale",
+                context.graph().name(place.constant)
+            );
+            return Err(context.refuse(id, why));
+        }
         let tensor = place.tensor(context)?;
         out.replace_constant(place.constant, &place.uses, tensor)?;
     }

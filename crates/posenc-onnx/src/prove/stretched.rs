@@ -192,11 +192,11 @@ fn check_rows(
         let old = first.rows(value, table.reserved).ok_or_else(unknown)?;
         let new = second.rows(own, table.reserved).ok_or_else(unknown)?;
         let stored = after.dtype(own);
-        let step = match before.dtype(table.value) {
-            DType::I8 | DType::U8 => step(&old),
-            _ => 0.0,
+        let steps = match before.dtype(table.value) {
+            DType::I8 | DType::U8 => steps(&old),
+            _ => vec![0.0; old.ncols()],
         };
-        if let Some(position) = departs(&old, &new, &table.rows, (stored, step)) {
+        if let Some(position) = departs(&old, &new, &table.rows, (stored, &steps)) {
             let why = format!("position {position} would get another row than that of the formula");
             return Err(refuse(&why));
         }
@@ -204,15 +204,30 @@ fn check_rows(
     Ok(())
 }
 
-/// The distance between two numbers that a quantized table can have: the least one in it.
-fn step(rows: &Array2<f64>) -> f64 {
-    let mut numbers: Vec<f64> = rows.iter().copied().collect();
-    numbers.sort_by(f64::total_cmp);
-    let largest = numbers.iter().fold(0.0_f64, |most, v| most.max(v.abs()));
-    let distances = numbers.windows(2).map(|pair| pair[1] - pair[0]);
-    let is_apart = |distance: &f64| *distance > ROUNDINGS * f64::from(f32::EPSILON) * largest;
-    let least = distances.filter(is_apart).min_by(f64::total_cmp);
-    least.unwrap_or(0.0)
+/// The distance between two numbers that each feature of a quantized table can have: the least one in it, of all
+/// features together where theirs are multiples of that.
+fn steps(rows: &Array2<f64>) -> Vec<f64> {
+    let least = |mut numbers: Vec<f64>| {
+        numbers.sort_by(f64::total_cmp);
+        let largest = numbers.iter().fold(0.0_f64, |most, v| most.max(v.abs()));
+        let distances = numbers.windows(2).map(|pair| pair[1] - pair[0]);
+        let is_apart = |distance: &f64| *distance > ROUNDINGS * f64::from(f32::EPSILON) * largest;
+        distances
+            .filter(is_apart)
+            .min_by(f64::total_cmp)
+            .unwrap_or(0.0)
+    };
+    let shared = least(rows.iter().copied().collect());
+    let columns = rows.columns().into_iter();
+    let own: Vec<f64> = columns.map(|column| least(column.to_vec())).collect();
+    let is_multiple = |step: &f64| {
+        let times = step / shared;
+        times < 100.0 && (times - times.round()).abs() <= 1e-2
+    };
+    match own.iter().all(is_multiple) {
+        true => vec![shared; own.len()],
+        false => own,
+    }
 }
 
 /// What is added at the first `length` positions, `[position, feature]`; of a table that an operator
@@ -295,42 +310,41 @@ pub(super) fn added_departs(
         let first = copies.first()?.clone();
         copies.iter().all(|copy| *copy == first).then_some(first)
     };
-    Some(departs(&of(old)?, &of(new)?, rows, (stored, 0.0)))
+    let (old, new) = (of(old)?, of(new)?);
+    let exact = vec![0.0; old.ncols()];
+    Some(departs(&old, &new, rows, (stored, &exact)))
 }
 
-/// The first position whose row is not that of the formula, as exactly as its type holds it. Of quantized rows,
-/// `step` is the distance between two numbers.
+/// The first position whose row is not that of the formula, as exactly as its type holds it. `steps` are the distances
+/// between two numbers of each feature that is quantized.
 fn departs(
     old: &Array2<f64>,
     new: &Array2<f64>,
     rows: &Rows,
-    (stored, step): (DType, f64),
+    (stored, steps): (DType, &[f64]),
 ) -> Option<usize> {
     if old.ncols() != new.ncols() {
         return Some(0);
     }
     let epsilon = stored.epsilon().unwrap_or(f64::from(f32::EPSILON));
     let largest = old.iter().fold(0.0_f64, |most, v| most.max(v.abs()));
-    // Half a step, and what is rounded in the comparison.
-    let rounded = 0.501 * step;
     let is_near = |position: usize| {
         let (want, bound) = match rows {
             Rows::Resized { by, corners, .. } => {
                 let want = formula(old.view(), *by, *corners, position, new.nrows());
                 // A sum of a few rows, each rounded.
-                (want, rounded + ROUNDINGS * epsilon * largest)
+                (want, ROUNDINGS * epsilon * largest)
             }
             Rows::Waves { kept, .. } if position < *kept => (old.row(position).to_owned(), 0.0),
             Rows::Waves { code, .. } => {
                 let want = code.reference(&[position as f64]).row(0).to_owned();
-                let bound = WAVE.max(ROUNDINGS * epsilon) * code.amplitude.abs();
-                (want, rounded + bound)
+                (want, WAVE.max(ROUNDINGS * epsilon) * code.amplitude.abs())
             }
         };
         let row = new.row(position);
-        row.iter()
-            .zip(&want)
-            .all(|(got, want)| (got - want).abs() <= bound)
+        let mut numbers = row.iter().zip(&want).zip(steps);
+        // Half a step, and what is rounded in the comparison.
+        numbers.all(|((got, want), step)| (got - want).abs() <= 0.501 * step + bound)
     };
     (0..new.nrows()).find(|position| !is_near(*position))
 }
@@ -422,7 +436,8 @@ mod tests {
             };
             let written =
                 |by: Resizing, corners| resized(old.view(), &by.weights(5, new, corners).unwrap());
-            let departs = |rows: &Array2<f64>| departs(&old, rows, &planned, (DType::F32, 0.0));
+            let departs =
+                |rows: &Array2<f64>| departs(&old, rows, &planned, (DType::F32, &[0.0; 3]));
             assert_eq!(departs(&written(by, corners)), None, "{by} {corners} {new}");
             assert!(
                 departs(&written(other.0, other.1)).is_some(),
@@ -432,6 +447,21 @@ mod tests {
             let first = shifted.row(0).to_owned();
             shifted.row_mut(new - 1).assign(&first);
             assert_eq!(departs(&shifted), Some(new - 1), "control: a row of {by}");
+        }
+    }
+
+    #[test]
+    fn features_may_have_steps_of_their_own() {
+        let code = |r: usize, c: usize| ((7 * r + 3 * c) % 23) as f64;
+        let scale = |c: usize| [0.25, 0.1037][c % 2];
+        let rows = Array2::from_shape_fn((9, 4), |(r, c)| scale(c) * code(r, c));
+        let own = steps(&rows);
+        for (c, step) in own.iter().enumerate() {
+            let times = step / scale(c);
+            assert!(
+                times > 0.5 && (times - times.round()).abs() < 1e-9,
+                "{own:?}"
+            );
         }
     }
 
@@ -449,8 +479,9 @@ mod tests {
             corners: half,
             weights,
         };
-        let departs = |rows: &Array2<f64>| departs(&old, rows, &planned, (DType::F32, step(&old)));
-        assert_eq!(step(&old), scale);
+        let steps = steps(&old);
+        let departs = |rows: &Array2<f64>| departs(&old, rows, &planned, (DType::F32, &steps));
+        assert_eq!(steps, [scale; 8]);
         assert_eq!(departs(&exact.mapv(|v| (v / scale).round() * scale)), None);
         assert!(departs(&exact.mapv(|v| (v / scale).floor() * scale)).is_some());
     }

@@ -51,7 +51,7 @@ pub(crate) enum Meaning {
     Same,
     /// Nothing: one was rewritten from the other, and computes another function there.
     NewFunction,
-    /// The other model does not run there: this one is compared with the first runtime.
+    /// Nothing is compared: the other model does not run there.
     Alone,
 }
 
@@ -94,7 +94,8 @@ impl<'a> Sweep<'a> {
                 let mut got = run(session.as_mut(), &fed, &site)?;
                 self.are_unfilled |= leave_unfilled(&mut got, self.subject, *at);
                 let want = match (self.other, &mut against) {
-                    (Some(other), Some(session)) if point.meaning != Meaning::Alone => {
+                    _ if point.meaning == Meaning::Alone => None,
+                    (Some(other), Some(session)) => {
                         let fed = same_or_own(&fed, self.fed(other, *at)?);
                         let mut want = run(session.as_mut(), &fed, &site)?;
                         leave_unfilled(&mut want, other, *at);
@@ -112,9 +113,8 @@ impl<'a> Sweep<'a> {
                     output,
                     ..row
                 }));
-                if first.len() == i {
-                    let is_kept = self.other.is_none() || point.meaning == Meaning::Alone;
-                    first.push(if is_kept { got } else { vec![] });
+                if self.other.is_none() && first.len() == i {
+                    first.push(got);
                 }
             }
             let placed = session.placement();
@@ -144,8 +144,7 @@ impl<'a> Sweep<'a> {
         let tolerance = self.tolerance();
         let mut all: Vec<(String, Run)> = rows(got, want, tolerance, meaning).collect();
         let pads = self.given.is_empty() && self.subject.is_padded();
-        let is_alone = self.other.is_none() || meaning == Meaning::Alone;
-        let Some(want) = want.filter(|_| is_alone && pads) else {
+        let Some(want) = want.filter(|_| self.other.is_none() && pads) else {
             return all;
         };
         if all.iter().all(|(_, row)| row.ok) {

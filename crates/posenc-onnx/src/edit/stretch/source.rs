@@ -41,7 +41,8 @@ pub(super) fn source(context: &Context<'_>, reader: NodeId, table: ValueId) -> S
             "DequantizeLinear" => node.input(1).is_some_and(one),
             _ => false,
         };
-        let Some(before) = node.input(0).filter(|_| keeps && node.domain().is_empty()) else {
+        let is_known = matches!(node.domain(), "" | "com.microsoft");
+        let Some(before) = node.input(0).filter(|_| keeps && is_known) else {
             break;
         };
         found.between.push((found.constant, found.at));

@@ -27,10 +27,17 @@ fn narrow(row: usize, feature: usize) -> f64 {
     120.0 + ((5 * row + 3 * feature) % 17) as f64
 }
 
+/// The scale of one of several rows or features, which is the first one of all.
+fn scale_of(at: usize) -> f64 {
+    SCALE / (1.0 + 0.1 * at as f64)
+}
+
 /// When integers become numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Order {
     Picked,
+    /// The same, with a scale for each feature.
+    ByFeature,
     Whole,
     /// With a scale for each row.
     ByRow,
@@ -46,15 +53,17 @@ fn model(dtype: DType, code: Code, order: Order) -> Model {
     let places = s.range();
     let each = match order {
         Order::ByRow => vec![ROWS],
+        Order::ByFeature => vec![HIDDEN],
         Order::Picked | Order::Whole => vec![],
     };
     let count: usize = each.iter().product();
-    let scale = s.floats(&each, vec![SCALE; count]);
+    let scale = s.floats(&each, (0..count).map(scale_of));
     let zero = s.typed(dtype, &each, vec![least + 128.0; count]);
     let rows = match order {
-        Order::Picked => {
+        Order::Picked | Order::ByFeature => {
             let rows = s.gather(&table, &places, 0);
-            s.op("DequantizeLinear", &[&rows, &scale, &zero])
+            let inputs = [&rows[..], &scale, &zero];
+            s.with("DequantizeLinear", &inputs, &[("axis", A::Int(1))])
         }
         Order::Whole | Order::ByRow => {
             let inputs = [&table[..], &scale, &zero];
@@ -98,7 +107,7 @@ fn added(model: &Model, sequence: usize) -> Array2<f64> {
 #[test]
 fn interpolated_rows_are_the_nearest_integers() {
     for dtype in [DType::U8, DType::I8] {
-        for order in [Order::Picked, Order::Whole] {
+        for order in [Order::Picked, Order::ByFeature, Order::Whole] {
             let model = model(dtype, wide, order);
             let old = added(&model, ROWS);
             let longer = longer(&model, LINEAR).expect("more rows");
