@@ -21,7 +21,7 @@ use posenc_tests::shared::root;
 use crate::runtime::onnxruntime;
 
 /// Rewrites of fixtures: a name, the fixture and the flags.
-const REWRITES: [(&str, &str, &str); 17] = [
+const REWRITES: [(&str, &str, &str); 18] = [
     ("rope", "mini/rope", "--scale linear --factor 2"),
     ("to rope", "mini/none", "--to rope"),
     ("to none", "mini/rope", "--to none"),
@@ -32,6 +32,11 @@ const REWRITES: [(&str, &str, &str); 17] = [
     ("kerple", "mini/none", "--to kerple"),
     ("shaw", "mini/none", "--to shaw"),
     ("transformer-xl", "mini/none", "--to transformer-xl"),
+    (
+        "transformer-xl, folded",
+        "bloom/dynamo",
+        "--to transformer-xl --seed 1",
+    ),
     ("learned", "mini/none", "--to learned --max-length 64"),
     ("sinusoidal", "mini/none", "--to sinusoidal"),
     ("conv", "mini/none", "--to conv"),

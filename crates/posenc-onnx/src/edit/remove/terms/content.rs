@@ -147,10 +147,28 @@ fn is_bias(
         && others.all(|v| is_vector(context, site, v))
 }
 
-/// Whether a value is constant and has at most one number for each feature of the heads.
+/// Whether a value has at most one number for each feature of the heads, or such numbers repeated for each
+/// sequence where sequences and heads are one axis.
 fn is_vector(context: &Context<'_>, site: &Site, value: ValueId) -> bool {
     let found = context.found;
+    let (known, class) = (found.trace.get(value), found.classes.of_value(value));
     let width = site.heads.zip(site.head_dim).map(|(n, d)| n * d);
-    let elements = found.trace.get(value).elements();
-    found.classes.of_value(value) == Class::CONSTANT && elements.is_some() && elements <= width
+    let (Some(width), Some(elements)) = (width.filter(|n| *n > 0), known.elements()) else {
+        return false;
+    };
+    if class == Class::CONSTANT && elements <= width {
+        return true;
+    }
+    let repeats = |numbers: &[f64]| {
+        let again = numbers.iter().zip(numbers.iter().cycle().skip(width));
+        again.take(elements - width).all(|(a, b)| a == b)
+    };
+    let numbers = || {
+        known
+            .to_f64()
+            .map(|data| data.iter().copied().collect::<Vec<_>>())
+    };
+    class.is_length()
+        && elements == width * found.lengths.batch
+        && numbers().is_some_and(|numbers| repeats(&numbers))
 }
