@@ -4,6 +4,7 @@
 //!   to `cargo test`.
 //! - `cargo xtask python [ARGUMENT …]` builds the Python package, checks its types and runs its tests; the
 //!   arguments go to pytest.
+//! - `cargo xtask dist` makes everything of a release: an archive with the binary, the wheel and checksums.
 //! - `cargo xtask schema [--check]` writes the facts about operators that the check of models knows,
 //!   or compares what is checked in.
 //! - `cargo xtask layers [--list]` compares the imports of all files with the table of layers in
@@ -16,6 +17,7 @@
 //!   none; with MIB, it packs what another machine needs for it: about 4 GB.
 //! - `cargo xtask-proto` regenerates the checked-in protobuf code.
 
+mod dist;
 mod embeddings;
 mod gpu;
 mod layers;
@@ -34,7 +36,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 
 const TASKS: &str =
-    "`test`, `python`, `layers`, `schema`, `wild`, `embeddings`, `gpu-check` and `proto`";
+    "`test`, `python`, `dist`, `layers`, `schema`, `wild`, `embeddings`, `gpu-check` and `proto`";
 
 fn main() -> Result<ExitCode> {
     let mut arguments = std::env::args().skip(1);
@@ -43,6 +45,7 @@ fn main() -> Result<ExitCode> {
     match task.as_deref() {
         Some("test") => test::run(root()?, &rest),
         Some("python") => python::run(root()?, &target()?, &rest),
+        Some("dist") => dist::run(root()?, &target()?, &rest),
         Some("layers") => layers::run(root()?, &rest),
         Some("schema") => schema::run(root()?, &rest),
         Some("wild") => wild::run(root()?, &rest),

@@ -24,15 +24,7 @@ pub(crate) fn run(root: &Path, target: &Path, arguments: &[String]) -> Result<()
         .args(["build", "--release"])
         .status();
     succeed("cargo build", cargo)?;
-    let environment = Environment::fresh(&target.join(FOLDER).join("environment"))?;
-    let requirements = sources.join("requirements.txt");
-    environment.pip(&["install", "--requirement"], &requirements)?;
-    let wheel = environment.wheel(root, &target.join(FOLDER).join("wheels"))?;
-    let size = wheel.metadata()?.len();
-    if size > SIZE {
-        bail!("the wheel has {size} bytes, more than {SIZE}");
-    }
-    said(&format!("{}: {:.1} MB", wheel.display(), size as f64 / 1e6));
+    let (environment, wheel) = build(root, target)?;
     environment.pip(&["install", "--no-deps"], &wheel)?;
     let in_sources = |words: &[&str]| {
         let mut command = environment.python();
@@ -58,6 +50,25 @@ pub(crate) fn run(root: &Path, target: &Path, arguments: &[String]) -> Result<()
         .args(arguments)
         .env("POSENC_ONNX_BINARY", target.join("release").join(binary));
     succeed("pytest", command.status())
+}
+
+/// Builds the wheel.
+pub(crate) fn wheel(root: &Path, target: &Path) -> Result<PathBuf> {
+    Ok(build(root, target)?.1)
+}
+
+/// An environment with what builds and tests the package, and the wheel.
+fn build(root: &Path, target: &Path) -> Result<(Environment, PathBuf)> {
+    let environment = Environment::fresh(&target.join(FOLDER).join("environment"))?;
+    let requirements = root.join("bindings/python/requirements.txt");
+    environment.pip(&["install", "--requirement"], &requirements)?;
+    let wheel = environment.wheel(root, &target.join(FOLDER).join("wheels"))?;
+    let size = wheel.metadata()?.len();
+    if size > SIZE {
+        bail!("the wheel has {size} bytes, more than {SIZE}");
+    }
+    said(&format!("{}: {:.1} MB", wheel.display(), size as f64 / 1e6));
+    Ok((environment, wheel))
 }
 
 /// A virtual environment.

@@ -12,6 +12,7 @@ mod exit;
 mod files;
 mod flag_names;
 mod inspect;
+mod man;
 mod model;
 mod number;
 mod page;
@@ -69,6 +70,8 @@ enum Command {
     Table(Box<table::Args>),
     Runtime(runtime::Args),
     Completions(completions::Args),
+    #[command(hide = true)]
+    Man(man::Args),
 }
 
 const EXAMPLES: &str = "\
@@ -140,6 +143,7 @@ fn carry_out(cli: &Cli, search: &Search) -> Exit {
         Command::Diff(args) => diff::run(args, &terminal),
         Command::Table(args) => table::run(args, &terminal),
         Command::Runtime(args) => runtime::run(args, search, &terminal),
+        Command::Man(args) => man::run(args, &terminal, Cli::command()),
         Command::Completions(args) => completions::run(args, &terminal, &mut Cli::command()),
     };
     match done {
