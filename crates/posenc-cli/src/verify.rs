@@ -121,6 +121,7 @@ output does not exist is made in memory; one that exists has to be what the rewr
   output = \"long.onnx\"
   scale = \"yarn\"
   factor = 4
+  verify = { atol = 1e-3 }    # instead of [verify], for this one
 
 Exit codes:
   0  all comparisons are within bounds

@@ -109,15 +109,11 @@ pub(super) fn run(
     let mut cases = vec![];
     for entry in &project.models {
         let settings = entry.verify.as_ref().unwrap_or(&project.verify);
-        let settings = settings.clone().or(flags.clone());
+        let of_model = settings.clone();
+        let settings = of_model.clone().or(flags.clone());
         let wanted = entry.rewrites()?;
         progress.now(format!("verifying {}", entry.path.display()));
-        let opened = Runtimes::open(&settings.provider, search)?;
-        let how = How {
-            bisect,
-            settings,
-            runtimes: opened,
-        };
+        let how = How::open(bisect, settings, search)?;
         let read = open(&entry.path);
         let read = match read {
             Ok(read) => read,
@@ -136,6 +132,12 @@ pub(super) fn run(
         cases.push(Case::of(&entry.path, None, alone));
         for wanted in &wanted {
             progress.now(format!("verifying {}", wanted.output.display()));
+            let own = wanted.verify.clone();
+            let own = own.map(|own| of_model.clone().or(own).or(flags.clone()));
+            let own = own
+                .map(|settings| How::open(bisect, settings, search))
+                .transpose()?;
+            let how = own.as_ref().unwrap_or(&how);
             let verified = model::named(&wanted.output, how.rewritten(wanted, &read));
             cases.push(Case::of(&wanted.output, Some(&entry.path), verified));
         }
@@ -195,6 +197,15 @@ struct How {
 }
 
 impl How {
+    fn open(bisect: Bisect, settings: Settings, search: &Search) -> anyhow::Result<Self> {
+        let runtimes = Runtimes::open(&settings.provider, search)?;
+        Ok(Self {
+            bisect,
+            settings,
+            runtimes,
+        })
+    }
+
     fn verify(&self, model: &Model, other: Option<&Model>) -> anyhow::Result<Verify> {
         let options = self.settings.options(&self.runtimes, self.bisect);
         let other = other.map(Model::as_ir);

@@ -126,10 +126,13 @@ pub(super) struct Entry {
     pub(super) path: PathBuf,
     /// What holds for this model and its rewrites instead.
     pub(super) verify: Option<Settings>,
-    /// Flags of `rewrite` by their names, and `output`.
+    /// Flags of `rewrite` by their names, `output`, and `verify` with settings of its own.
     #[serde(default)]
     rewrite: Vec<Table>,
 }
+
+/// The keys of a rewrite that are no flags.
+const OWN: [&str; 2] = ["output", "verify"];
 
 /// A rewrite of a model.
 pub(super) struct Wanted {
@@ -137,6 +140,8 @@ pub(super) struct Wanted {
     pub(super) output: PathBuf,
     /// What is asked for.
     pub(super) args: rewrite::Args,
+    /// What holds for this rewrite instead.
+    pub(super) verify: Option<Settings>,
 }
 
 impl Project {
@@ -183,9 +188,14 @@ impl Entry {
                 "a rewrite of {of} has no output, the path of its file"
             ))
         })?;
+        let verify = table.get("verify").cloned().map(Settings::deserialize);
+        let verify = verify.transpose().map_err(|error| {
+            let error = error.to_string();
+            Failure::usage(format!("verify of a rewrite of {of}: {}", error.trim_end()))
+        })?;
         let command = Line::command();
         let mut line = vec!["rewrite".to_owned()];
-        for (key, value) in table.iter().filter(|(key, _)| *key != "output") {
+        for (key, value) in table.iter().filter(|(key, _)| !OWN.contains(&key.as_str())) {
             let flags = flags(&command, key, value);
             let wrong = |why: &str| Failure::usage(format!("{key} of a rewrite of {of} {why}"));
             line.extend(flags.map_err(wrong)?);
@@ -206,6 +216,7 @@ impl Entry {
         Ok(Wanted {
             output,
             args: parsed.args,
+            verify,
         })
     }
 }

@@ -80,6 +80,24 @@ fn every_model_and_rewrite_is_verified() {
 }
 
 #[test]
+fn a_rewrite_can_have_settings_of_its_own() {
+    let own = "[model.rewrite.verify]\nlengths = [4]\natol = 0.5\n";
+    let folder = project(&format!("{TWO}\n{own}"));
+    let all = within(&folder, &["verify", "--all", "--json"]);
+    assert_eq!(all.code, 0, "{}{}", all.out, all.err);
+    let found: Value = serde_json::from_str(&all.out).unwrap();
+    let lengths = |model: usize| -> Vec<u64> {
+        let runs = found["models"][model]["report"]["runs"].as_array().unwrap();
+        let usual = runs.iter().filter(|run| run["padding"] == "right");
+        usual.map(|run| run["length"].as_u64().unwrap()).collect()
+    };
+    assert_eq!((lengths(1), lengths(2)), (vec![8], vec![4]));
+    // The provider is that of the project.
+    let runtime = &found["models"][2]["report"]["runs"][0]["runtime"];
+    assert_eq!(runtime, "tract");
+}
+
+#[test]
 fn a_file_that_the_rewrite_does_not_make_fails() {
     let folder = project(TWO);
     let words = ["rewrite", "m.onnx", "-o", "yarn.onnx", "--scale", "yarn"];
@@ -116,6 +134,10 @@ fn what_is_wrong_in_the_file_is_said() {
         ("", "no [[model]]"),
         ("[[model]]\npaht = \"m.onnx\"\n", "paht"),
         ("[verify]\nlength = [1]\n", "length"),
+        (
+            &format!("{model}[[model.rewrite]]\noutput = \"o\"\nverify = {{ atoll = 1 }}\n"),
+            "atoll",
+        ),
         ("[verify]\nlengths = [0]\n", "above 0"),
         ("[verify]\natol = inf\n", "finite"),
         ("[verify]\nrtol = -1\n", "at least 0"),
