@@ -27,7 +27,7 @@ pub use inspect::{Inspect, ModelSummary, Refusal};
 pub use limit::{Limit, LimitCause};
 pub use posenc_encodings::inferred::Inferred;
 pub use rewrite::{Check, ConfigFile, Edit, Endpoint, Guarantee, Limits, Rewrite};
-pub use verify::{Run, SiteCheck, Verify};
+pub use verify::{Neighbour, Run, SiteCheck, Ulp, Verify};
 
 /// The version of the JSON: it is raised when a field changes its meaning or is removed.
 ///

@@ -38,6 +38,7 @@ from ._reports import (
     Limit,
     Limits,
     ModelSummary,
+    Neighbour,
     PlannedEdit,
     Refused,
     Report,
@@ -46,6 +47,7 @@ from ._reports import (
     SiteCheck,
     Table,
     TableRow,
+    Ulp,
     Verify,
 )
 from ._results import Plan, Rewritten
@@ -65,6 +67,7 @@ __all__ = [
     "Limit",
     "Limits",
     "ModelSummary",
+    "Neighbour",
     "NotFound",
     "Options",
     "Plan",
@@ -79,6 +82,7 @@ __all__ = [
     "Table",
     "TableOptions",
     "TableRow",
+    "Ulp",
     "Unsupported",
     "UsageError",
     "Verify",

@@ -262,6 +262,29 @@ class Rewrite(Report):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Ulp(Report):
+    """Differences of the elements of an output in units in the last place of what was wanted."""
+
+    median: float
+    p99: float
+    """99 in 100 elements differ by no more."""
+    max: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Neighbour(Report):
+    """A node near the first value that is out of bounds."""
+
+    node: str
+    """The node as ONNX text."""
+    is_first: bool
+    """Whether its value is the first one that is out of bounds."""
+    max_abs: float | None
+    ok: bool | None
+    """Whether its value is within bounds; `None` where it was not compared."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Run(Report):
     """One output of one run of a whole model, compared."""
 
@@ -270,6 +293,8 @@ class Run(Report):
     optimization: str
     length: int
     batch: int
+    padding: str
+    """Where the sequences after the first are padded: `right`, `left` or `none`."""
     output: str
     max_abs: float | None
     """The largest absolute difference; `None` where the run gave none."""
@@ -277,6 +302,14 @@ class Run(Report):
     """The largest difference relative to the largest magnitude."""
     cosine: float | None
     """The cosine of the angle between the two outputs."""
+    ulp: Ulp | None
+    """The differences in units in the last place; `None` where there is nothing to compare with."""
+    top1: float | None
+    """For logits, the share of tokens whose likeliest next token is the same in both."""
+    nan: int
+    """How many elements are NaN."""
+    infinite: int
+    """How many elements are infinite where another number was wanted."""
     bound: float | None
     """The bound of the element that uses most of its own; `None` where there was nothing to compare with."""
     ok: bool
@@ -284,6 +317,8 @@ class Run(Report):
     """The first value, in order of computation, that is out of bounds, with `bisect=True`."""
     placement: Mapping[str, int]
     """How many nodes each execution provider ran."""
+    neighbourhood: tuple[Neighbour, ...] = ()
+    """The nodes around the first value that is out of bounds, with `bisect=True`."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -33,7 +33,7 @@ pub(super) fn html(report: &Verify, models: &[(&str, &Model)]) -> String {
     });
     page.heading("Runs");
     page.table(&summary::runs(&report.runs));
-    page.paragraph("soft", summary::RUNS_LEGEND);
+    page.paragraph("soft", summary::runs_legend(&report.runs));
     page.figures(errors(report).into_iter().collect());
     page.details("Every run", |page| {
         page.table(&text::runs(&report.runs));

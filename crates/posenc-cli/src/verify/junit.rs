@@ -89,8 +89,8 @@ fn site_case(site: &SiteCheck, warnings: &[String]) -> (String, Option<String>) 
 
 fn run_case(run: &Run) -> (String, Option<String>) {
     let name = format!(
-        "{} {} optimization {}, length {}, batch {}, {}",
-        run.runtime, run.provider, run.optimization, run.length, run.batch, run.output
+        "{} {} optimization {}, length {}, batch {}, padding {}, {}",
+        run.runtime, run.provider, run.optimization, run.length, run.batch, run.padding, run.output
     );
     let why = || {
         let why = out_of_bounds(run.max_abs, run.bound);

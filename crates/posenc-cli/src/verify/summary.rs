@@ -13,8 +13,17 @@ pub(super) const SITES_LEGEND: &str = "\
 error, bound: of the element closest to its bound, from an error model";
 
 /// What the columns of runs mean.
-pub(super) const RUNS_LEGEND: &str = "\
-error, bound: of the run closest to its bound; – where there is nothing to compare with";
+pub(super) fn runs_legend(runs: &[Run]) -> &'static str {
+    const ERRORS: &str =
+        "error, bound: of the run closest to its bound; – where there is nothing to compare with";
+    const WITH_LOGITS: &str = "\
+error, bound: of the run closest to its bound; – where there is nothing to compare with
+top-1: the least share of tokens with the same likeliest next token";
+    match runs.iter().any(|run| run.top1.is_some()) {
+        true => WITH_LOGITS,
+        false => ERRORS,
+    }
+}
 
 /// A row for each quantity.
 pub(super) fn sites(sites: &[SiteCheck]) -> Columns {
@@ -53,17 +62,19 @@ pub(super) fn runs<'a>(runs: &'a [Run]) -> Columns {
         ("runtime", LEFT),
         ("provider", LEFT),
         ("optimization", LEFT),
-        ("batch", RIGHT),
+        ("batch", LEFT),
+        ("padding", LEFT),
         ("lengths", LEFT),
         ("outputs", RIGHT),
         ("error", RIGHT),
         ("bound", RIGHT),
         ("cosine", RIGHT),
+        ("top-1", RIGHT),
         ("", LEFT),
     ]);
     let key = |run: &'a Run| {
         let place = (&run.runtime, &run.provider, &run.optimization);
-        (place, run.batch, run.is_comparison())
+        (place, run.is_comparison())
     };
     for group in grouped(runs, key) {
         let share = |run: &&&Run| match run.max_abs.zip(run.bound) {
@@ -72,26 +83,47 @@ pub(super) fn runs<'a>(runs: &'a [Run]) -> Columns {
         };
         let closest = group.iter().max_by(|a, b| share(a).total_cmp(&share(b)));
         let closest = closest.expect("a group has members");
-        let mut lengths: Vec<String> = group.iter().map(|run| run.length.to_string()).collect();
-        lengths.dedup();
+        let lengths = each(group.iter().map(|run| run.length.to_string()));
+        let batches = each(group.iter().map(|run| run.batch.to_string()));
+        let paddings = each(group.iter().map(|run| run.padding.clone()));
         let mut outputs: Vec<&str> = group.iter().map(|run| run.output.as_str()).collect();
         outputs.sort_unstable();
         outputs.dedup();
         let cosines = group.iter().filter_map(|run| run.cosine);
+        let agreement = group
+            .iter()
+            .filter_map(|run| run.top1)
+            .min_by(f64::total_cmp);
         columns.row([
             closest.runtime.clone().into(),
             closest.provider.clone().into(),
             closest.optimization.clone().into(),
-            closest.batch.to_string().into(),
-            lengths.join(", ").into(),
+            batches.into(),
+            paddings.into(),
+            lengths.into(),
             outputs.len().to_string().into(),
             or_dash(closest.max_abs, rough).into(),
             or_dash(closest.bound, rough).into(),
             or_dash(cosines.min_by(f64::total_cmp), |c| fixed(c, 6)).into(),
+            agreement
+                .map(|share| fixed(share, 3))
+                .unwrap_or_default()
+                .into(),
             Cell::verdict(group.iter().all(|run| run.ok)),
         ]);
     }
     columns
+}
+
+/// Each of the words once, in the order in which they come first.
+fn each(words: impl Iterator<Item = String>) -> String {
+    let mut all: Vec<String> = vec![];
+    for word in words {
+        if !all.contains(&word) {
+            all.push(word);
+        }
+    }
+    all.join(", ")
 }
 
 /// What has the same key, in the order in which keys come first.

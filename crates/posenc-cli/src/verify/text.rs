@@ -1,11 +1,11 @@
 //! The report of a verification as text.
 
-use posenc_onnx::report::{Run, SiteCheck, Verify};
+use posenc_onnx::report::{Run, SiteCheck, Ulp, Verify};
 
 use super::summary;
 use crate::columns::{Align, Cell, Columns, or_dash};
 use crate::number::{counted, fixed, rough};
-use crate::terminal::{Palette, Terminal, Verbosity};
+use crate::terminal::{Palette, Terminal, Verbosity, one_line};
 
 const LEFT: Align = Align::Left;
 const RIGHT: Align = Align::Right;
@@ -39,6 +39,7 @@ pub(super) fn text(report: &Verify, detail: Detail, palette: Palette) -> String 
         *text += &section("Checks out of bounds", &bad, "", palette);
         let bad = runs(report.runs.iter().filter(|run| !run.ok));
         *text += &section("Runs out of bounds", &bad, "", palette);
+        *text += &divergence(report, palette);
     };
     let mut text = String::new();
     match detail {
@@ -51,7 +52,7 @@ pub(super) fn text(report: &Verify, detail: Detail, palette: Palette) -> String 
             let sites = summary::sites(&report.sites);
             text += &section("Checks", &sites, summary::SITES_LEGEND, palette);
             let runs = summary::runs(&report.runs);
-            text += &section("Runs", &runs, summary::RUNS_LEGEND, palette);
+            text += &section("Runs", &runs, summary::runs_legend(&report.runs), palette);
             failed(&mut text);
             if !report.sites.is_empty() || !report.runs.is_empty() {
                 text += &format!("{}\n", palette.dim("-v shows every comparison"));
@@ -60,6 +61,7 @@ pub(super) fn text(report: &Verify, detail: Detail, palette: Palette) -> String 
         Detail::All => {
             text += &section("Checks", &sites(&report.sites), SITES_LEGEND, palette);
             text += &section("Runs", &runs(&report.runs), RUNS_LEGEND, palette);
+            text += &divergence(report, palette);
         }
     }
     for warning in &report.warnings {
@@ -89,6 +91,7 @@ bound: allowed difference of that element, from an error model
 pub(super) const RUNS_LEGEND: &str = "\
 error: largest absolute difference from the other model, or from the first run
 bound: allowed difference of the element closest to its bound
+ulp: differences in units in the last place; top-1: share of tokens with the same likeliest next token
 –: nothing to compare with, not a number, or another shape";
 
 /// A table under its title; nothing without rows.
@@ -141,6 +144,48 @@ pub(super) fn sites<'a>(sites: impl IntoIterator<Item = &'a SiteCheck>) -> Colum
     columns
 }
 
+/// Quantiles of differences in units in the last place.
+fn ulp(ulp: Ulp) -> String {
+    [ulp.median, ulp.p99].map(rough).join(", ")
+}
+
+/// How many elements are no numbers; empty where there are none.
+fn not_finite(run: &Run) -> String {
+    let count = |count: usize, word: &str| (count > 0).then(|| format!("{count} {word}"));
+    let counts = [count(run.nan, "NaN"), count(run.infinite, "infinite")];
+    counts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+/// The nodes around the first value that is out of bounds; empty where none was looked for.
+fn divergence(report: &Verify, palette: Palette) -> String {
+    let mut text = String::new();
+    for run in report
+        .runs
+        .iter()
+        .filter(|run| !run.neighbourhood.is_empty())
+    {
+        let place = run.first_divergence.as_deref().unwrap_or_default();
+        text += &format!(
+            "{} {}\n",
+            palette.bold("First divergence:"),
+            one_line(place)
+        );
+        let mut columns = Columns::new(&[("", LEFT), ("node", LEFT), ("error", RIGHT), ("", LEFT)]);
+        for near in &run.neighbourhood {
+            let mark = if near.is_first { "→" } else { " " };
+            columns.row([
+                mark.to_owned().into(),
+                near.node.clone().into(),
+                or_dash(near.max_abs, rough).into(),
+                near.ok.map(Cell::verdict).unwrap_or_default(),
+            ]);
+        }
+        text += &columns.text(2, palette);
+        text.push('\n');
+    }
+    text
+}
+
 /// A row for each run.
 pub(super) fn runs<'a>(runs: impl IntoIterator<Item = &'a Run>) -> Columns {
     let mut columns = Columns::new(&[
@@ -149,10 +194,14 @@ pub(super) fn runs<'a>(runs: impl IntoIterator<Item = &'a Run>) -> Columns {
         ("optimization", LEFT),
         ("length", RIGHT),
         ("batch", RIGHT),
+        ("padding", LEFT),
         ("output", LEFT),
         ("error", RIGHT),
         ("bound", RIGHT),
+        ("ulp (median, 99%)", RIGHT),
         ("cosine", RIGHT),
+        ("top-1", RIGHT),
+        ("not finite", RIGHT),
         ("", LEFT),
         ("first divergence", LEFT),
     ]);
@@ -163,10 +212,17 @@ pub(super) fn runs<'a>(runs: impl IntoIterator<Item = &'a Run>) -> Columns {
             run.optimization.clone().into(),
             run.length.to_string().into(),
             run.batch.to_string().into(),
+            run.padding.clone().into(),
             run.output.clone().into(),
             or_dash(run.max_abs, rough).into(),
             or_dash(run.bound, rough).into(),
+            run.ulp.map(ulp).unwrap_or_default().into(),
             or_dash(run.cosine, |c| fixed(c, 6)).into(),
+            run.top1
+                .map(|share| fixed(share, 3))
+                .unwrap_or_default()
+                .into(),
+            not_finite(run).into(),
             Cell::verdict(run.ok),
             run.first_divergence.clone().unwrap_or_default().into(),
         ]);
@@ -178,7 +234,18 @@ pub(super) fn runs<'a>(runs: impl IntoIterator<Item = &'a Run>) -> Columns {
 pub(super) mod tests {
     use std::collections::BTreeMap;
 
+    use posenc_onnx::report::{Neighbour, Ulp};
+
     use super::*;
+
+    fn near(node: &str, is_first: bool, max_abs: Option<f64>) -> Neighbour {
+        Neighbour {
+            node: node.into(),
+            is_first,
+            max_abs,
+            ok: Some(!is_first),
+        }
+    }
 
     pub(in crate::verify) fn report(ok: bool) -> Verify {
         let site = SiteCheck {
@@ -194,13 +261,29 @@ pub(super) mod tests {
             optimization: "off".into(),
             length: 65,
             batch: 2,
+            padding: "right".into(),
             output: "logits <a&b>".into(),
             max_abs: ok.then_some(2e-5),
             rel: ok.then_some(1e-5),
             cosine: ok.then_some(1.0),
+            ulp: ok.then_some(Ulp {
+                median: 0.5,
+                p99: 12.0,
+                max: 340.0,
+            }),
+            top1: ok.then_some(0.9375),
+            nan: usize::from(!ok),
+            infinite: 0,
             bound: Some(2e-4),
             ok,
             first_divergence: (!ok).then(|| "layers.1/Add_3".into()),
+            neighbourhood: match ok {
+                true => vec![],
+                false => vec![
+                    near("a = MatMul(x, w)", false, Some(1e-6)),
+                    near("b = Add(a, c)", true, None),
+                ],
+            },
             placement: BTreeMap::new(),
         };
         Verify::new(vec![run], vec![site])

@@ -23,6 +23,23 @@ pub(crate) fn node(graph: &Graph, id: NodeId) -> String {
     of_graph(graph, |printer| printer.node(id, 0))
 }
 
+impl Graph {
+    /// A node as ONNX text, with hashes instead of larger weights and without its name.
+    ///
+    /// ```
+    /// # let text = r#"<ir_version: 8, opset_import: ["" : 17]>
+    /// # g (float[2] x) => (float[2] y) { ["named"] y = Mul(x, x) }"#;
+    /// # let model = posenc_ir::Model::parse(text)?;
+    /// let graph = model.graph();
+    /// let node = graph.scope(graph.main()).nodes()[0];
+    /// assert_eq!(graph.node_text(node), "y = Mul(x, x)");
+    /// # Ok::<(), posenc_ir::Error>(())
+    /// ```
+    pub fn node_text(&self, id: NodeId) -> String {
+        node(self, id)
+    }
+}
+
 /// An initializer.
 pub(crate) fn initializer(graph: &Graph, value: ValueId) -> String {
     of_graph(graph, |printer| printer.initializer(value).map(drop))

@@ -2,18 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use posenc_ir::{Model, NodeId, Tensor, ValueId};
+use posenc_ir::{Graph, Model, NodeId, Tensor, ValueId};
 use posenc_runtime::{ModelSource, Optimization, Options};
 
 use super::VerifyError;
-use super::compare::compare;
+use super::compare::{Difference, compare};
 use super::inputs;
 use super::options::VerifyOptions;
+use super::points::Point as RunPoint;
 use super::run::{RuntimeTarget, run};
 use super::subject::tolerance;
 use crate::detect::Found;
 use crate::graph::dataflow::Class;
-use crate::graph::ports::Lengths;
+use crate::report::Neighbour;
 
 /// The most bytes that the weights before a value may take.
 const LIMIT: usize = 1 << 31;
@@ -42,7 +43,16 @@ struct Point {
     of_b: ValueId,
 }
 
-/// Names the node of `a` that computes the first value to differ from that of `b`; `None` if none
+/// Where two runs diverge.
+#[derive(Debug)]
+pub(crate) struct Divergence {
+    /// The place of the node that computes the first value to differ.
+    pub place: String,
+    /// What it reads is made by, itself, and what reads it.
+    pub around: Vec<Neighbour>,
+}
+
+/// Finds the node of `a` that computes the first value to differ from that of `b`; `None` if none
 /// differs.
 ///
 /// For one model in two runtimes, every value of the main graph is compared; for two models, those
@@ -56,20 +66,21 @@ struct Point {
 pub(crate) fn bisect(
     a: &Side<'_>,
     b: &Side<'_>,
-    at: Lengths,
+    run: RunPoint,
     options: &VerifyOptions,
-) -> Result<Option<String>, VerifyError> {
+) -> Result<Option<Divergence>, VerifyError> {
     let points = if std::ptr::eq(a.model, b.model) {
         every_value(a)
     } else {
         site_values(a, b)
     };
     let tolerance = tolerance(a.model, a.found, options);
-    let differs = |point: &Point| -> Result<bool, VerifyError> {
-        let got = value(a, point.of_a, at)?;
-        let want = value(b, point.of_b, at)?;
-        Ok(!compare(&got, &want, tolerance).ok)
+    let compared = |point: &Point| -> Result<Difference, VerifyError> {
+        let got = value(a, point.of_a, run)?;
+        let want = value(b, point.of_b, run)?;
+        Ok(compare(&got, &want, tolerance))
     };
+    let differs = |point: &Point| compared(point).map(|found| !found.ok);
     let Some(last) = points.last() else {
         return Ok(None);
     };
@@ -97,8 +108,47 @@ pub(crate) fn bisect(
                 continue 'back;
             }
         }
-        return Ok(Some(a.model.graph().place(at_fault)));
+        break;
     }
+    let graph = a.model.graph();
+    let mut around = vec![];
+    for node in neighbours(graph, at_fault) {
+        let point = graph.node(node).outputs().iter().flatten();
+        let point = point.filter_map(|value| by_value.get(value)).next();
+        // A value that cannot be cut out is shown without its difference.
+        let found = point.and_then(|point| compared(point).ok());
+        around.push(Neighbour {
+            node: graph.node_text(node),
+            is_first: node == at_fault,
+            max_abs: found.and_then(|found| found.max_abs),
+            ok: found.map(|found| found.ok),
+        });
+    }
+    Ok(Some(Divergence {
+        place: graph.place(at_fault),
+        around,
+    }))
+}
+
+/// The nodes that are shown before and after the one at fault, at most.
+const SHOWN: usize = 6;
+
+/// The node with those that make what it reads, and those that read what it makes, in order of computation.
+fn neighbours(graph: &Graph, node: NodeId) -> Vec<NodeId> {
+    let at = graph.node(node);
+    let made = at.inputs().iter().flatten();
+    let before = made.filter_map(|value| Some(graph.producer(*value)?.0));
+    let made = at.outputs().iter().flatten();
+    let after = made.flat_map(|value| graph.uses(*value).iter().map(|at| at.node));
+    let mut all: Vec<NodeId> = before.take(SHOWN).chain([node]).collect();
+    all.extend(after.take(SHOWN));
+    let mut seen = vec![];
+    all.retain(|node| {
+        let is_new = !seen.contains(node);
+        seen.push(*node);
+        is_new
+    });
+    all
 }
 
 /// Float content values of the main graph, in order of computation.
@@ -148,7 +198,7 @@ fn site_values(a: &Side<'_>, b: &Side<'_>) -> Vec<Point> {
 }
 
 /// Runs the part of a model that computes one value.
-fn value(side: &Side<'_>, value: ValueId, at: Lengths) -> Result<Tensor, VerifyError> {
+fn value(side: &Side<'_>, value: ValueId, at: RunPoint) -> Result<Tensor, VerifyError> {
     let graph = side.model.graph();
     let cut = side.model.cut(&[], &[value], LIMIT)?;
     let source = ModelSource::Bytes {
@@ -164,7 +214,7 @@ fn value(side: &Side<'_>, value: ValueId, at: Lengths) -> Result<Tensor, VerifyE
     let name = graph.name(value);
     let session = side.target.backend.load(source, &options);
     let mut session = session.map_err(|e| VerifyError::runtime(name, e))?;
-    let fed = inputs::fed((graph, &side.found.ports), at, side.given)?;
+    let fed = inputs::fed((graph, &side.found.ports), (at.at, at.padding), side.given)?;
     let outputs = run(session.as_mut(), &fed, name)?;
     let first = outputs.into_iter().next().map(|(_, tensor)| tensor);
     first.ok_or_else(|| VerifyError::unsupported(name, "the runtime returned no output"))

@@ -19,7 +19,7 @@ pub(crate) struct Difference {
     pub cosine: Option<f64>,
     /// The bound of the element whose error is the largest share of its bound.
     pub bound: f64,
-    /// Whether every element is within its bound.
+    /// Whether every element is within its bound, and all together are.
     pub ok: bool,
 }
 
@@ -59,6 +59,7 @@ pub(crate) fn compare_values(got: &[f64], want: &[f64], tolerance: Tolerance) ->
     };
     let (mut scale, mut worst) = (0f64, 0f64);
     let (mut dot, mut left, mut right) = (0.0, 0.0, 0.0);
+    let (mut squares, mut count) = (0.0, 0usize);
     for (g, w) in got.iter().zip(want) {
         if g == w && g.is_infinite() {
             continue;
@@ -71,6 +72,8 @@ pub(crate) fn compare_values(got: &[f64], want: &[f64], tolerance: Tolerance) ->
             continue;
         }
         found.max_abs = found.max_abs.map(|m| m.max(error));
+        squares += error * error;
+        count += 1;
         let share = if g == w { 0.0 } else { error / bound };
         if share > worst {
             worst = share;
@@ -81,7 +84,8 @@ pub(crate) fn compare_values(got: &[f64], want: &[f64], tolerance: Tolerance) ->
         left += g * g;
         right += w * w;
     }
-    found.ok &= worst <= 1.0;
+    let mean = (squares / count.max(1) as f64).sqrt();
+    found.ok &= worst <= 1.0 && tolerance.rms.is_none_or(|most| mean <= most);
     found.rel = found.max_abs.map(|m| {
         if m == 0.0 {
             0.0
@@ -108,12 +112,32 @@ fn usual(values: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::prove::tolerance::Level;
 
     const TIGHT: Tolerance = Tolerance {
         atol: 1e-6,
         rtol: 1e-4,
         share: 0.0,
+        rms: None,
     };
+
+    #[test]
+    fn many_small_differences_are_wrong_where_one_is_not() {
+        let noisy = TIGHT.with_noise(Level { max: 1.0, rms: 0.2 });
+        let zeros = [0.0; 100];
+        let mut one = zeros;
+        one[0] = 1.9;
+        assert!(compare_values(&one, &zeros, noisy).ok);
+        assert!(!compare_values(&[0.5; 100], &zeros, noisy).ok);
+        one[0] = 2.1;
+        assert!(!compare_values(&one, &zeros, noisy).ok);
+        // Less than what is allowed anyway changes nothing.
+        let quiet = Level {
+            max: 1e-7,
+            rms: 1e-7,
+        };
+        assert_eq!(TIGHT.with_noise(quiet), TIGHT);
+    }
 
     #[test]
     fn the_usual_magnitude_is_not_that_of_masks() {

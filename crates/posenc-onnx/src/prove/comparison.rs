@@ -7,9 +7,11 @@ use super::bisect::{Side, bisect};
 use super::decode::decode;
 use super::error::VerifyError;
 use super::options::VerifyOptions;
+use super::points::Point;
 use super::run::RuntimeTarget;
+use super::shift::shift;
 use super::subject::Subject;
-use super::sweep::{Point, Sweep};
+use super::sweep::Sweep;
 use crate::graph::reorder::Order;
 use crate::report::{Run, SiteCheck, Verify};
 
@@ -41,6 +43,10 @@ pub(super) struct WholeRuns<'a> {
     pads_apart: bool,
     /// Whether caches of a window were left out where no tokens fill them.
     are_unfilled: bool,
+    /// Runs that the model need not support and does not, in words.
+    left_out: Vec<String>,
+    /// Whether bounds come from what quantization changes of equal sequences.
+    is_noisy: bool,
 }
 
 impl Comparison<'_> {
@@ -74,10 +80,12 @@ impl Comparison<'_> {
         }
         whole.pads_apart = sweep.pads_apart;
         whole.are_unfilled = sweep.are_unfilled;
+        whole.left_out = sweep.left_out;
+        whole.is_noisy = sweep.is_noisy;
         Ok(whole)
     }
 
-    /// The rows of one target: runs at all lengths, and prefill against decode.
+    /// The rows of one target: runs at all lengths, prefill against decode, and tokens at other positions.
     fn run_on(
         &self,
         target: &RuntimeTarget<'_>,
@@ -97,6 +105,7 @@ impl Comparison<'_> {
             }
             Err(error) => return Err(error),
         }
+        rows.extend(shift(self.subject, longest, target)?);
         Ok(rows)
     }
 
@@ -110,7 +119,12 @@ impl Comparison<'_> {
             return Ok(());
         };
         let run = &mut whole.runs[failed];
-        let Some(point) = self.points.iter().find(|p| p.at.sequence == run.length) else {
+        let is_of = |p: &&Point| p.at.sequence == run.length && p.at.batch == run.batch;
+        let mut points = self.points.iter().filter(is_of);
+        let first_of = points.next();
+        let same = first_of.into_iter().chain(points);
+        let padded = same.clone().find(|p| p.padding.to_string() == run.padding);
+        let Some(point) = padded.or(first_of) else {
             return Ok(());
         };
         let optimization = if run.optimization == "off" {
@@ -125,7 +139,10 @@ impl Comparison<'_> {
             Some(other) => side(other, target, optimization, given),
             None => side(self.subject, first, Optimization::On, given),
         };
-        run.first_divergence = bisect(&a, &b, point.at, self.options)?;
+        if let Some(found) = bisect(&a, &b, *point, self.options)? {
+            run.first_divergence = Some(found.place);
+            run.neighbourhood = found.around;
+        }
         Ok(())
     }
 }
@@ -155,6 +172,14 @@ impl WholeRuns<'_> {
         if self.pads_apart {
             let why = "outputs of padding, which runtimes compute in different ways";
             report.unchecked.push(why.to_owned());
+        }
+        report.unchecked.extend(self.left_out);
+        if self.is_noisy {
+            report.warnings.push(
+                "bounds of whole runs are wider where quantization changes the outputs of a sequence with what runs \
+                 beside it"
+                    .to_owned(),
+            );
         }
         if self.are_unfilled {
             let why =

@@ -6,11 +6,11 @@ use posenc_runtime::{Optimization, Session};
 
 use super::VerifyError;
 use super::caches::present;
-use super::compare::compare;
 use super::feeds::{Padding, feeds};
+use super::noise::noise;
+use super::row::Judge;
 use super::run::{Outputs, RuntimeTarget, on_or_off, run};
 use super::subject::Subject;
-use super::sweep::row;
 use crate::graph::ports::{Lengths, Role};
 use crate::report::Run;
 
@@ -39,6 +39,7 @@ pub(crate) fn decode(
         sequence: length,
         past: 0,
     });
+    let noise = noise(subject, session, whole);
     let at_once = step(subject, session, whole, &[], &name)?;
     let shorter = Lengths {
         sequence: length - 1,
@@ -52,6 +53,11 @@ pub(crate) fn decode(
         ..whole
     };
     let stepped = step(subject, session, last, &cache, &name)?;
+    let judge = Judge {
+        tolerance: subject.tolerance,
+        noise: Some(&noise),
+        vocabulary: subject.vocabulary,
+    };
     let compared = at_once.iter().filter_map(|(name, all)| {
         let (_, one) = stepped.iter().find(|(n, _)| n == name)?;
         let rows = [one, all].map(|tensor| tensor.dims().get(1).copied());
@@ -62,8 +68,9 @@ pub(crate) fn decode(
             optimization: on_or_off(optimization).to_owned(),
             length,
             batch: whole.batch,
+            padding: Padding::None.to_string(),
             output: format!("{name} (prefill = decode)"),
-            ..row(compare(one, &want, subject.tolerance))
+            ..judge.row(name, one, &want)
         })
     });
     Ok(compared.collect())

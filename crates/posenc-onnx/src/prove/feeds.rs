@@ -1,6 +1,8 @@
 //! Inputs for whole models: tokens that are the same in every run, equal tokens, and different tokens
 //! in two orders.
 
+use std::fmt;
+
 use posenc_ir::{DType, Graph, Tensor, Use, ValueId};
 use posenc_runtime::feeds::Random;
 
@@ -16,6 +18,30 @@ pub(crate) enum Padding {
     None,
     /// The last quarter of every sequence but the first.
     Right,
+    /// The first quarter of every sequence but the first; the positions of its tokens start after it.
+    Left,
+}
+
+impl fmt::Display for Padding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::None => "none",
+            Self::Right => "right",
+            Self::Left => "left",
+        })
+    }
+}
+
+impl Padding {
+    /// Whether a token of a sequence with so many tokens is padding.
+    fn hides(self, sequence: usize, token: usize, total: usize) -> bool {
+        sequence > 0
+            && match self {
+                Self::None => false,
+                Self::Right => token >= total - padded(total),
+                Self::Left => token < padded(total),
+            }
+    }
 }
 
 /// The tokens of a padded sequence that are padding.
@@ -23,10 +49,9 @@ fn padded(tokens: usize) -> usize {
     tokens / 4
 }
 
-/// Whether a token is padding under [`Padding::Right`].
-pub(crate) fn is_padding(sequence: usize, token: usize, at: Lengths) -> bool {
-    let total = at.past + at.sequence;
-    sequence > 0 && token >= total - padded(total)
+/// Whether a token is padding.
+pub(crate) fn is_padding(sequence: usize, token: usize, at: Lengths, padding: Padding) -> bool {
+    padding.hides(sequence, token, at.past + at.sequence)
 }
 
 /// Feeds for every input of a model, by name, in the order of its inputs.
@@ -59,6 +84,37 @@ pub(crate) fn feeds(
             Ok((name.to_owned(), tensor))
         })
         .collect()
+}
+
+/// The feeds with other tokens in every sequence but the first; `nth` chooses one of several. `None` where no
+/// input has tokens of its own for each sequence.
+pub(crate) fn with_other_sequences(
+    graph: &Graph,
+    ports: &Ports,
+    feeds: &[(String, Tensor)],
+    nth: u64,
+) -> Option<Vec<(String, Tensor)>> {
+    let mut all = feeds.to_vec();
+    let mut is_any = false;
+    for (port, (_, tensor)) in ports.iter().zip(&mut all) {
+        let dims = tensor.dims().to_vec();
+        let Some(axis) = port.batch_axis().filter(|_| tensor.dtype().is_writable()) else {
+            continue;
+        };
+        let mut random = Random::new(0x6f74_6865_7200 + nth);
+        let (first, rows) = ids(graph, port);
+        let number = |(i, number): (usize, f64)| match port.role {
+            _ if place(i, &dims, axis) == 0 => number,
+            Role::Tokens => random.uniform(first as f64, rows as f64).floor(),
+            Role::Content if tensor.dtype().is_float() => random.uniform(-1.0, 1.0),
+            _ => number,
+        };
+        let numbers = tensor.to_f64s()?;
+        let numbers: Vec<f64> = numbers.into_iter().enumerate().map(number).collect();
+        is_any |= matches!(port.role, Role::Tokens | Role::Content);
+        *tensor = Tensor::from_f64(tensor.dtype(), &dims, &numbers);
+    }
+    is_any.then_some(all)
 }
 
 /// The feeds with one id, or one type, in place of every token of an input; `None` for an id beyond the
@@ -214,24 +270,26 @@ fn feed(
     let total = at.past + at.sequence;
     match port.role {
         Role::Tokens => {
-            let rows = vocabulary(graph, port.value).unwrap_or(8);
-            // The first ids are often special: padding, separators.
-            let first = if rows > 8 { 3 } else { 0 };
+            let (first, rows) = ids(graph, port);
             fill(port.dtype, dims, |i| {
                 token(row(i), at.past + column(i), first, rows)
             })
         }
         Role::Positions => {
             let axis = ports.position_axis(port);
+            let is_batched = dims.len() == 2 && !port.turned && dims[0] == at.batch;
+            let before = |i: usize| match padding {
+                Padding::Left if is_batched && row(i) > 0 => padded(total),
+                _ => 0,
+            };
             fill(port.dtype, dims, |i| {
-                (at.past + place(i, dims, axis)) as f64
+                (at.past + place(i, dims, axis)).saturating_sub(before(i)) as f64
             })
         }
         // Such a mask is added to the scores.
         Role::Padding if port.dtype.is_float() && dims.len() > 2 => fill(port.dtype, dims, |_| 0.0),
         Role::Padding => fill(port.dtype, dims, |i| {
-            let hidden =
-                padding == Padding::Right && row(i) > 0 && column(i) >= last - padded(last);
+            let hidden = padding.hides(row(i), column(i), last);
             f64::from(u8::from(!hidden))
         }),
         Role::Counts => fill(port.dtype, dims, |i| {
@@ -254,6 +312,13 @@ fn feed(
     }
 }
 
+/// The first id of ordinary tokens, and the size of the vocabulary.
+fn ids(graph: &Graph, port: &Port) -> (usize, usize) {
+    let rows = vocabulary(graph, port.value).unwrap_or(8);
+    // The first ids are often special: padding, separators.
+    (if rows > 8 { 3 } else { 0 }, rows)
+}
+
 fn token(row: usize, position: usize, first: usize, rows: usize) -> f64 {
     let seed = (row as u64) << 32 | position as u64;
     Random::new(seed).uniform(first as f64, rows as f64).floor()
@@ -269,7 +334,7 @@ fn fill(dtype: DType, dims: &[usize], at: impl Fn(usize) -> f64) -> Option<Tenso
 }
 
 /// The size of the vocabulary: the fewest rows of all tables that token ids index.
-fn vocabulary(graph: &Graph, tokens: ValueId) -> Option<usize> {
+pub(crate) fn vocabulary(graph: &Graph, tokens: ValueId) -> Option<usize> {
     let mut rows: Option<usize> = None;
     let mut stack = vec![tokens];
     let mut seen = std::collections::BTreeSet::new();
@@ -353,8 +418,31 @@ mod tests {
     fn only_sequences_after_the_first_are_padded_and_only_on_request() {
         let mask = |padding| of("llama/torchscript", AT, padding)["attention_mask"].to_i64s();
         assert_eq!(mask(Padding::None).unwrap(), [1; 16]);
-        let padded = mask(Padding::Right).unwrap();
-        assert_eq!(padded[..8], [1; 8]);
-        assert_eq!(padded[8..], [1, 1, 1, 1, 1, 1, 0, 0]);
+        let padded = |padding| mask(padding).unwrap();
+        assert_eq!(padded(Padding::Right)[..8], [1; 8]);
+        assert_eq!(padded(Padding::Right)[8..], [1, 1, 1, 1, 1, 1, 0, 0]);
+        assert_eq!(padded(Padding::Left)[..8], [1; 8]);
+        assert_eq!(padded(Padding::Left)[8..], [0, 0, 1, 1, 1, 1, 1, 1]);
+    }
+
+    #[test]
+    fn positions_start_after_padding_on_the_left() {
+        let all = of("llama/optimum", AT, Padding::Left);
+        let positions = all["position_ids"].to_i64s().unwrap();
+        assert_eq!(positions[..8], [0, 1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(positions[8..], [0, 0, 0, 1, 2, 3, 4, 5]);
+    }
+
+    #[test]
+    fn other_sequences_change_all_but_the_first() {
+        let model = fixture("llama/torchscript");
+        let ports = Ports::of(model.graph(), &BTreeMap::new());
+        let first = feeds(model.graph(), &ports, AT, Padding::None).unwrap();
+        let other = with_other_sequences(model.graph(), &ports, &first, 1).unwrap();
+        let ids = |all: &[(String, Tensor)]| all[0].1.to_i64s().unwrap();
+        assert_eq!(first[0].0, "input_ids");
+        assert_eq!(ids(&first)[..8], ids(&other)[..8]);
+        assert_ne!(ids(&first)[8..], ids(&other)[8..]);
+        assert!(ids(&other).iter().all(|id| (3..99).contains(id)));
     }
 }

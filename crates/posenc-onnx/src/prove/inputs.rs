@@ -14,11 +14,11 @@ use crate::graph::ports::{Lengths, Port, Ports, Role};
 /// Where one is missing, or has another rank, size or type.
 pub(super) fn fed(
     (graph, ports): (&Graph, &Ports),
-    at: Lengths,
+    (at, padding): (Lengths, Padding),
     given: &[(String, Tensor)],
 ) -> Result<Vec<(String, Tensor)>, VerifyError> {
     if given.is_empty() {
-        return feeds(graph, ports, at, Padding::Right);
+        return feeds(graph, ports, at, padding);
     }
     let each = ports.iter().map(|port| {
         let name = graph.name(port.value);

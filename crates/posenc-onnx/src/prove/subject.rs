@@ -4,6 +4,7 @@ use posenc_ir::{DType, Model};
 use posenc_runtime::{Optimization, Session};
 
 use super::VerifyError;
+use super::feeds::vocabulary;
 use super::options::VerifyOptions;
 use super::run::{RuntimeTarget, Source};
 use super::tolerance::Tolerance;
@@ -17,6 +18,10 @@ pub(crate) struct Subject<'a> {
     pub(crate) model: &'a Model,
     pub(crate) found: &'a Found,
     pub(crate) tolerance: Tolerance,
+    /// Whether it computes in integers of 8 bits or fewer, or its matrices are stored so.
+    pub(crate) is_quantized: bool,
+    /// The number of tokens that it knows, where a table says that.
+    pub(crate) vocabulary: Option<usize>,
     source: Source,
 }
 
@@ -28,6 +33,11 @@ impl<'a> Subject<'a> {
     ) -> Result<Self, VerifyError> {
         Ok(Self {
             tolerance: tolerance(model, found, options),
+            is_quantized: is_quantized(model, found),
+            vocabulary: found
+                .ports
+                .first(Role::Tokens)
+                .and_then(|port| vocabulary(model.graph(), port.value)),
             source: Source::of(model)?,
             found,
             model,
@@ -81,6 +91,7 @@ pub(crate) fn tolerance(model: &Model, found: &Found, options: &VerifyOptions) -
         } else {
             usual.share
         },
+        rms: None,
     }
 }
 

@@ -1,16 +1,16 @@
 //! Whole models at several lengths, in several runtimes, with optimizations off and on.
 
-use std::collections::BTreeMap;
-
 use posenc_ir::Tensor;
-use posenc_runtime::Optimization;
+use posenc_runtime::{Optimization, Session};
 
 use super::VerifyError;
 use super::caches::unfilled;
-use super::compare::{Difference, compare};
-use super::feeds::is_padding;
+use super::feeds::{Padding, is_padding};
 use super::inputs;
 use super::moved::in_order;
+use super::noise::{Noise, noise};
+use super::points::{Meaning, Point};
+use super::row::{Judge, uncompared};
 use super::run::{Outputs, RuntimeTarget, on_or_off, run};
 use super::subject::Subject;
 use super::tolerance::Tolerance;
@@ -31,28 +31,16 @@ pub(crate) struct Sweep<'a> {
     given: &'a [(String, Tensor)],
     /// The outputs of the first run, per length.
     first: Vec<Outputs>,
+    /// What quantization alone changes, per length.
+    noise: Vec<Noise>,
     /// Whether runtimes computed different outputs of padding, and equal ones of tokens.
     pub(crate) pads_apart: bool,
     /// Whether outputs were left out that contain caches of a window which no tokens fill.
     pub(crate) are_unfilled: bool,
-}
-
-/// A run, and what it means.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Point {
-    pub(crate) at: Lengths,
-    pub(crate) meaning: Meaning,
-}
-
-/// What it means that outputs of two models differ.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Meaning {
-    /// That one is wrong.
-    Same,
-    /// Nothing: one was rewritten from the other, and computes another function there.
-    NewFunction,
-    /// Nothing is compared: the other model does not run there.
-    Alone,
+    /// Runs that a model need not support and does not, in words.
+    pub(crate) left_out: Vec<String>,
+    /// Whether bounds come from what quantization changes of equal sequences.
+    pub(crate) is_noisy: bool,
 }
 
 impl<'a> Sweep<'a> {
@@ -68,8 +56,11 @@ impl<'a> Sweep<'a> {
             points,
             given,
             first: vec![],
+            noise: vec![],
             pads_apart: false,
             are_unfilled: false,
+            left_out: vec![],
+            is_noisy: false,
         }
     }
 
@@ -90,26 +81,45 @@ impl<'a> Sweep<'a> {
             for (i, point) in self.points.iter().enumerate() {
                 let at = &point.at;
                 let site = format!("length {}, {}", at.sequence, target.setting(optimization));
-                let fed = self.fed(self.subject, *at)?;
-                let mut got = run(session.as_mut(), &fed, &site)?;
+                let fed = self.fed(self.subject, *point)?;
+                let mut got = match run(session.as_mut(), &fed, &site) {
+                    Err(error)
+                        if point.is_optional && !self.other_runs(&mut against, *point)? =>
+                    {
+                        self.leave_out(*point, &error.to_string());
+                        vec![]
+                    }
+                    got => got?,
+                };
+                if self.noise.len() == i && got.is_empty() {
+                    self.noise.push(Noise::default());
+                } else if self.noise.len() == i {
+                    let noise = noise(self.subject, session.as_mut(), *at);
+                    self.is_noisy |= noise.is_any();
+                    self.noise.push(noise);
+                }
                 self.are_unfilled |= leave_unfilled(&mut got, self.subject, *at);
                 let want = match (self.other, &mut against) {
                     _ if point.meaning == Meaning::Alone => None,
                     (Some(other), Some(session)) => {
-                        let fed = same_or_own(&fed, self.fed(other, *at)?);
+                        let fed = same_or_own(&fed, self.fed(other, *point)?);
                         let mut want = run(session.as_mut(), &fed, &site)?;
                         leave_unfilled(&mut want, other, *at);
                         Some(in_order(want, self.moved)?)
                     }
-                    _ => self.first.get(i).or(first.get(i)).cloned(),
+                    _ => {
+                        let first = self.first.get(i).or(first.get(i));
+                        first.filter(|outputs| !outputs.is_empty()).cloned()
+                    }
                 };
-                let compared = self.compared(&got, want.as_ref(), *point);
+                let compared = self.compared(&got, want.as_ref(), (i, *point));
                 own.extend(compared.into_iter().map(|(output, row)| Run {
                     runtime: target.backend.name().to_owned(),
                     provider: target.provider.to_string(),
                     optimization: on_or_off(optimization).to_owned(),
                     length: at.sequence,
                     batch: at.batch,
+                    padding: self.padding(*point).to_string(),
                     output,
                     ..row
                 }));
@@ -128,9 +138,38 @@ impl<'a> Sweep<'a> {
         Ok(runs)
     }
 
+    /// Whether the other model runs, where there is one.
+    fn other_runs(
+        &self,
+        session: &mut Option<Box<dyn Session>>,
+        point: Point,
+    ) -> Result<bool, VerifyError> {
+        let Some((other, session)) = self.other.zip(session.as_mut()) else {
+            return Ok(false);
+        };
+        let fed = self.fed(other, point)?;
+        Ok(run(session.as_mut(), &fed, "").is_ok())
+    }
+
+    fn leave_out(&mut self, point: Point, why: &str) {
+        let why = format!("{}, because {why}", point.words());
+        if !self.left_out.contains(&why) {
+            self.left_out.push(why);
+        }
+    }
+
     /// The inputs of a run of one of the models.
-    fn fed(&self, subject: &Subject<'_>, at: Lengths) -> Result<Inputs, VerifyError> {
-        inputs::fed((subject.model.graph(), subject.ports()), at, self.given)
+    fn fed(&self, subject: &Subject<'_>, point: Point) -> Result<Inputs, VerifyError> {
+        let of = (subject.model.graph(), subject.ports());
+        inputs::fed(of, (point.at, point.padding), self.given)
+    }
+
+    /// Where the sequences of a run are padded.
+    fn padding(&self, point: Point) -> Padding {
+        match self.given.is_empty() && self.subject.is_padded() && point.at.batch > 1 {
+            true => point.padding,
+            false => Padding::None,
+        }
     }
 
     /// A row for every output. Of one model in two runtimes, tokens alone are compared where the outputs of
@@ -139,10 +178,19 @@ impl<'a> Sweep<'a> {
         &mut self,
         got: &Outputs,
         want: Option<&Outputs>,
-        Point { at, meaning }: Point,
+        (index, point): (usize, Point),
     ) -> Vec<(String, Run)> {
-        let tolerance = self.tolerance();
-        let mut all: Vec<(String, Run)> = rows(got, want, tolerance, meaning).collect();
+        if point.padding == Padding::Left && !want.unwrap_or(got).iter().all(is_of_numbers) {
+            let why = "the model computes no numbers there";
+            self.leave_out(point, why);
+            return vec![];
+        }
+        let judge = Judge {
+            tolerance: self.tolerance(),
+            noise: self.noise.get(index),
+            vocabulary: self.subject.vocabulary,
+        };
+        let mut all = judge.rows(got, want, point.meaning);
         let pads = self.given.is_empty() && self.subject.is_padded();
         let Some(want) = want.filter(|_| self.other.is_none() && pads) else {
             return all;
@@ -150,8 +198,8 @@ impl<'a> Sweep<'a> {
         if all.iter().all(|(_, row)| row.ok) {
             return all;
         }
-        let [got, want] = [got, want].map(|outputs| tokens_only(outputs, at));
-        let of_tokens = rows(&got, Some(&want), tolerance, meaning);
+        let [got, want] = [got, want].map(|outputs| tokens_only(outputs, point));
+        let of_tokens = judge.rows(&got, Some(&want), point.meaning);
         for ((_, row), (_, alone)) in all.iter_mut().zip(of_tokens) {
             if !row.ok && alone.ok {
                 *row = alone;
@@ -169,8 +217,13 @@ impl<'a> Sweep<'a> {
             atol: a.atol.max(b.atol),
             rtol: a.rtol.max(b.rtol),
             share: a.share.max(b.share),
+            rms: a.rms,
         }
     }
+}
+
+fn is_of_numbers((_, tensor): &(String, Tensor)) -> bool {
+    uncompared(tensor).nan == 0
 }
 
 /// The inputs of a run.
@@ -198,16 +251,16 @@ fn same_or_own(first: &[(String, Tensor)], mut own: Inputs) -> Inputs {
 }
 
 /// The outputs with zeros in place of what belongs to padding.
-fn tokens_only(outputs: &Outputs, at: Lengths) -> Outputs {
+fn tokens_only(outputs: &Outputs, point: Point) -> Outputs {
     let of = |(name, tensor): &(String, Tensor)| {
-        let masked = without_padding(tensor, at).unwrap_or_else(|| tensor.clone());
+        let masked = without_padding(tensor, point).unwrap_or_else(|| tensor.clone());
         (name.clone(), masked)
     };
     outputs.iter().map(of).collect()
 }
 
 /// A tensor of [batch, …, tokens, …] with zeros for padding; `None` for any other.
-fn without_padding(tensor: &Tensor, at: Lengths) -> Option<Tensor> {
+fn without_padding(tensor: &Tensor, Point { at, padding, .. }: Point) -> Option<Tensor> {
     let dims = tensor.dims();
     let axis = 1 + dims.iter().skip(1).position(|size| *size == at.sequence)?;
     if dims.first() != Some(&at.batch) {
@@ -215,83 +268,16 @@ fn without_padding(tensor: &Tensor, at: Lengths) -> Option<Tensor> {
     }
     let mut values = tensor.to_f64s()?;
     for (i, value) in values.iter_mut().enumerate() {
-        if is_padding(place(i, dims, 0), at.past + place(i, dims, axis), at) {
+        if is_padding(
+            place(i, dims, 0),
+            at.past + place(i, dims, axis),
+            at,
+            padding,
+        ) {
             *value = 0.0;
         }
     }
     Some(Tensor::from_f64(tensor.dtype(), dims, &values))
-}
-
-/// A row for every output; without anything to compare with, whether it consists of numbers.
-fn rows<'a>(
-    got: &'a Outputs,
-    want: Option<&'a Outputs>,
-    tolerance: Tolerance,
-    meaning: Meaning,
-) -> impl Iterator<Item = (String, Run)> + 'a {
-    got.iter().enumerate().map(move |(i, (name, tensor))| {
-        let row = match want {
-            None => uncompared(tensor),
-            Some(want) => {
-                let same = want.iter().find(|(other, _)| other == name);
-                let at = want.get(i).filter(|_| want.len() == got.len());
-                match same.or(at) {
-                    Some((_, want)) if meaning == Meaning::NewFunction => {
-                        let alone = uncompared(tensor);
-                        Run {
-                            bound: None,
-                            ok: alone.ok && tensor.dims() == want.dims(),
-                            ..row(compare(tensor, want, tolerance))
-                        }
-                    }
-                    Some((_, want)) => row(compare(tensor, want, tolerance)),
-                    None => Run {
-                        ok: false,
-                        ..uncompared(tensor)
-                    },
-                }
-            }
-        };
-        (name.clone(), row)
-    })
-}
-
-/// The row of a comparison, without the run it belongs to.
-pub(crate) fn row(found: Difference) -> Run {
-    Run {
-        max_abs: found.max_abs,
-        rel: found.rel,
-        cosine: found.cosine,
-        bound: Some(found.bound),
-        ok: found.ok,
-        ..blank()
-    }
-}
-
-fn uncompared(tensor: &Tensor) -> Run {
-    let values = tensor.to_f64s();
-    Run {
-        ok: values.is_some_and(|v| !v.is_empty() && !v.iter().any(|x| x.is_nan())),
-        ..blank()
-    }
-}
-
-fn blank() -> Run {
-    Run {
-        runtime: String::new(),
-        provider: String::new(),
-        optimization: String::new(),
-        length: 0,
-        batch: 0,
-        output: String::new(),
-        max_abs: None,
-        rel: None,
-        cosine: None,
-        bound: None,
-        ok: false,
-        first_divergence: None,
-        placement: BTreeMap::new(),
-    }
 }
 
 #[cfg(test)]

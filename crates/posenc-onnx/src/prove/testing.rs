@@ -20,6 +20,8 @@ pub(crate) type Fault = fn(&mut Vec<f64>, &mut Vec<usize>);
 pub(crate) struct Evaluator {
     /// Changes every output.
     pub(crate) fault: Option<Fault>,
+    /// The runs whose outputs are changed; all of them without it.
+    pub(crate) only: Option<fn(&[(&str, Tensor)]) -> bool>,
     /// The name of a value that is too large by 1.
     pub(crate) spoiled: Option<&'static str>,
     /// The name of a value that it does not take.
@@ -34,6 +36,7 @@ struct Loaded {
     ports: Vec<Port>,
     outputs: Vec<String>,
     fault: Option<Fault>,
+    only: Option<fn(&[(&str, Tensor)]) -> bool>,
     spoiled: Option<&'static str>,
 }
 
@@ -81,6 +84,7 @@ impl Backend for Evaluator {
                 .map(|v| graph.name(*v).to_owned())
                 .collect(),
             fault: self.fault,
+            only: self.only,
             spoiled: self.spoiled,
             model,
         }))
@@ -126,7 +130,7 @@ impl Session for Loaded {
             let data = value.to_f64().ok_or_else(unknown)?;
             let mut dims = data.shape().to_vec();
             let mut data: Vec<f64> = data.iter().copied().collect();
-            if let Some(fault) = self.fault {
+            if let Some(fault) = self.fault.filter(|_| self.only.is_none_or(|is| is(feeds))) {
                 fault(&mut data, &mut dims);
             }
             let dtype = value.dtype.ok_or_else(unknown)?;

@@ -157,6 +157,13 @@ fn the_first_node_that_differs_between_two_runtimes_is_named() {
     let report = verify(&model, None, &options, &backends).unwrap();
     let failed = report.runs.iter().find(|r| !r.ok).unwrap();
     assert_eq!(failed.first_divergence, Some(graph.place(middle)));
+    let around = &failed.neighbourhood;
+    let first = around.iter().position(|near| near.is_first).unwrap();
+    assert_eq!(around[first].node, graph.node_text(middle));
+    assert!(around[first].max_abs > Some(0.9), "{around:#?}");
+    // What it reads is right, and what reads it is shown.
+    assert!(around[..first].iter().all(|near| near.ok != Some(false)));
+    assert!(around.len() > first + 1, "{around:#?}");
 }
 
 /// Takes no model.
@@ -320,8 +327,14 @@ fn outputs_of_padding_may_differ_and_are_said_to() {
         |y, d| y[(d[1] + d[1] / 2) * d[2]] += 0.5,
     ];
     for (fault, ok) in [(padding, true), (token, false)] {
+        // Where the last token of the second sequence is padding.
+        let is_padded = |feeds: &[(&str, Tensor)]| {
+            let mask = feeds.iter().find(|(name, _)| *name == "attention_mask");
+            mask.is_some_and(|(_, mask)| mask.get_f64(mask.len() - 1) == Some(0.0))
+        };
         let other = Evaluator {
             fault: Some(fault),
+            only: Some(is_padded),
             ..Evaluator::default()
         };
         let options = VerifyOptions {
@@ -339,13 +352,44 @@ fn outputs_of_padding_may_differ_and_are_said_to() {
     }
     // What is no number, in the only run or in one of two models, is wrong in padding too.
     let nan = Evaluator {
-        fault: Some(|y, d| y[(d[1] + d[1] - 1) * d[2]] = f64::NAN),
+        fault: Some(|y, d| {
+            if d[0] > 1 {
+                y[(d[1] + d[1] - 1) * d[2]] = f64::NAN;
+            }
+        }),
         ..Evaluator::default()
     };
     for other in [None, Some(&model)] {
         let report = verify(&model, other, &short(), &boxed(std::slice::from_ref(&nan))).unwrap();
         assert!(!report.ok, "{:?}", report.unchecked);
     }
+}
+
+#[test]
+fn sequences_alone_and_with_padding_on_the_left_are_run_too() {
+    let backends = boxed(&[Evaluator::default()]);
+    let model = fixture("llama-posids/torchscript");
+    let report = verify(&model, Some(&model), &short(), &backends).unwrap();
+    let runs = |batch: usize, padding: &str| {
+        let of = |run: &&Run| run.batch == batch && run.padding == padding;
+        report.runs.iter().filter(of).count()
+    };
+    let counts = [runs(2, "right"), runs(1, "none"), runs(2, "left")];
+    assert!(counts.iter().all(|count| *count > 0), "{counts:?}");
+    // A control: a fault in the second sequence alone.
+    let other = Evaluator {
+        fault: Some(|y, dims| {
+            if dims[0] > 1 {
+                *y.last_mut().unwrap() += 1.0;
+            }
+        }),
+        ..Evaluator::default()
+    };
+    let both = boxed(&[Evaluator::default(), other]);
+    let report = verify(&model, None, &short(), &both).unwrap();
+    let bad = report.runs.iter().filter(|run| !run.ok);
+    assert!(bad.clone().any(|run| run.padding == "left"));
+    assert!(bad.clone().all(|run| run.batch == 2) && bad.count() > 1);
 }
 
 #[test]
@@ -371,8 +415,11 @@ fn padded_keys_are_hidden_from_the_first_tokens() {
         let first: &Tensor = &got[0].1;
         first.to_f64s().unwrap()
     };
-    let (padded, whole) = (of(feeds::Padding::Right), of(feeds::Padding::None));
-    let half = padded.len() / 2;
-    assert_eq!(padded[..half], whole[..half]);
-    assert_ne!(padded[half..], whole[half..]);
+    let whole = of(feeds::Padding::None);
+    let half = whole.len() / 2;
+    for padding in [feeds::Padding::Right, feeds::Padding::Left] {
+        let padded = of(padding);
+        assert_eq!(padded[..half], whole[..half]);
+        assert_ne!(padded[half..], whole[half..]);
+    }
 }

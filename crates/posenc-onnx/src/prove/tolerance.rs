@@ -17,6 +17,17 @@ pub(crate) struct Tolerance {
     /// Allowed as a share of the magnitude that a tenth of the elements exceeds: what is small is a sum
     /// of larger numbers, each of them rounded.
     pub share: f64,
+    /// The most that the root of the mean square of all differences may be; `None` for no such bound.
+    pub rms: Option<f64>,
+}
+
+/// Differences of outputs that are equal but for rounding.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Level {
+    /// The largest.
+    pub max: f64,
+    /// The root of their mean square.
+    pub rms: f64,
 }
 
 impl Tolerance {
@@ -26,6 +37,7 @@ impl Tolerance {
         atol: 2.5e-1,
         rtol: 2.5e-1,
         share: 0.0,
+        rms: None,
     };
 
     /// The largest difference between two correct runs of a whole model in this type.
@@ -38,7 +50,27 @@ impl Tolerance {
             _ => (0.0, 0.0),
         };
         let share = dtype.epsilon().map_or(0.0, |step| ROUNDINGS * step / 2.0);
-        Self { atol, rtol, share }
+        Self {
+            atol,
+            rtol,
+            share,
+            rms: None,
+        }
+    }
+
+    /// The same where correct results differ by this much. Single elements may differ by twice the largest
+    /// difference that was seen, all together by half more than was seen: a wrong number in many places shows in
+    /// their mean, however large the bound of one has to be.
+    pub(crate) fn with_noise(self, level: Level) -> Self {
+        let atol = 2.0 * level.max;
+        if atol <= self.atol {
+            return self;
+        }
+        Self {
+            atol,
+            rms: Some(1.5 * level.rms),
+            ..self
+        }
     }
 }
 

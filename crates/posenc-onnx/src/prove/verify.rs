@@ -5,16 +5,17 @@ use posenc_runtime::{Backend, RuntimeError};
 
 use super::comparison::{Comparison, WholeRuns};
 use super::error::VerifyError;
+use super::feeds::Padding;
 use super::given::Given;
 use super::inputs;
 use super::inserted::{self, Inserted};
 use super::lengths;
 use super::options::{Bisect, VerifyOptions};
+use super::points::{self, Meaning, Point};
 use super::recorded::{self, Held};
 use super::rotations::rotations;
 use super::run::{RuntimeTarget, as_backends, targets};
 use super::subject::Subject;
-use super::sweep::{Meaning, Point};
 use super::unchanged::is_unchanged;
 use crate::detect::branches::branches;
 use crate::detect::{Found, Options, detect};
@@ -163,17 +164,21 @@ fn computed(
             Meaning::NewFunction if unchanged => Meaning::Same,
             meaning => meaning,
         };
-        Ok(Point { at: *at, meaning })
+        Ok(Point {
+            at: *at,
+            padding: Padding::Right,
+            is_optional: false,
+            meaning,
+        })
     };
     let points = lengths.iter().map(meant);
     let points = points.collect::<Result<Vec<Point>, VerifyError>>()?;
-    let alone = |point: &Point| Point {
-        at: subject.ports().alone(point.at),
-        ..*point
-    };
-    let single: Vec<Point> = match fed {
-        [] => points.iter().map(alone).collect(),
-        _ => points.clone(),
+    let (points, single) = match fed {
+        [] => {
+            let single = points::alone(&points, subject.ports());
+            (points::with_variants(&points, &subject), single)
+        }
+        _ => (points.clone(), points),
     };
     let of = |points| Comparison {
         subject: &subject,
@@ -219,11 +224,13 @@ fn computed(
 /// Which outputs are not compared with those of the original.
 fn differing(points: &[Point], is_resized: bool) -> Vec<String> {
     let of = |meaning: Meaning, why: &str| {
-        let all = points.iter().filter(|point| point.meaning == meaning);
+        // What else is run at a length means the same there.
+        let usual = || points.iter().filter(|point| !point.is_optional);
+        let all = usual().filter(|point| point.meaning == meaning);
         let all: Vec<String> = all.map(|point| point.at.sequence.to_string()).collect();
         let at = match &all[..] {
             [] => return None,
-            all if all.len() == points.len() => String::new(),
+            all if all.len() == usual().count() => String::new(),
             [one] => format!(" at length {one}"),
             [all @ .., last] => format!(" at lengths {} and {last}", all.join(", ")),
         };

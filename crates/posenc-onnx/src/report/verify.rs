@@ -86,6 +86,8 @@ pub struct Run {
     pub length: usize,
     /// The size of the batch.
     pub batch: usize,
+    /// Where the sequences after the first are padded: `right`, `left` or `none`.
+    pub padding: String,
     /// The output.
     pub output: String,
     /// The largest absolute difference; `None` where the run gave none (NaN, wrong shape).
@@ -94,6 +96,16 @@ pub struct Run {
     pub rel: Option<f64>,
     /// The cosine of the angle between the two outputs.
     pub cosine: Option<f64>,
+    /// The differences in units in the last place; `None` where there is nothing to compare with.
+    pub ulp: Option<Ulp>,
+    /// For logits over a vocabulary, the share of tokens whose largest logit is that of the same token in
+    /// both; else `None`.
+    pub top1: Option<f64>,
+    /// How many elements are NaN.
+    pub nan: usize,
+    /// How many elements are infinite where another number was wanted, or anything where there was nothing
+    /// to compare with.
+    pub infinite: usize,
     /// The bound of the element that uses most of its own; `None` where there was nothing to
     /// compare with.
     pub bound: Option<f64>,
@@ -102,8 +114,59 @@ pub struct Run {
     pub ok: bool,
     /// The first value, in order of computation, that is out of bounds; where looked for.
     pub first_divergence: Option<String>,
+    /// The nodes around it, in order of computation; empty where there is none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub neighbourhood: Vec<Neighbour>,
     /// How many nodes each execution provider ran; empty where the runtime does not report it.
     pub placement: BTreeMap<String, usize>,
+}
+
+/// Differences of the elements of an output in units in the last place (ulp): the distance of what was wanted
+/// to the next number of the output's type.
+///
+#[cfg_attr(feature = "tract", doc = "```")]
+#[cfg_attr(not(feature = "tract"), doc = "```ignore")]
+/// # use posenc_onnx::{Model, Tract, verify::{VerifyOptions, verify}};
+/// let model = Model::open("../../fixtures/mini/rope/model.onnx")?;
+/// let options = VerifyOptions { lengths: vec![8], ..VerifyOptions::default() };
+/// let runs = verify(model.as_ir(), Some(model.as_ir()), &options, &[Box::new(Tract::default())])?.runs;
+/// assert_eq!(runs[0].ulp.map(|ulp| ulp.max), Some(0.0), "a model equals itself");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Ulp {
+    /// Half of the elements differ by no more.
+    pub median: f64,
+    /// 99 in 100 elements differ by no more.
+    pub p99: f64,
+    /// No element differs by more.
+    pub max: f64,
+}
+
+/// A node near the first value that is out of bounds.
+///
+#[cfg_attr(feature = "tract", doc = "```")]
+#[cfg_attr(not(feature = "tract"), doc = "```ignore")]
+/// # use posenc_onnx::{Model, Rescale, Tract, verify::{Bisect, VerifyOptions, verify}};
+/// let model = Model::open("../../fixtures/mini/rope/model.onnx")?;
+/// let other = model.plan(Rescale::linear(2.0))?.apply()?;
+/// let options = VerifyOptions { bisect: Bisect::FirstFailure, ..VerifyOptions::default() };
+/// let runs = verify(model.as_ir(), Some(other.as_ir()), &options, &[Box::new(Tract::default())])?.runs;
+/// let failed = runs.iter().find(|run| run.first_divergence.is_some()).unwrap();
+/// let first = failed.neighbourhood.iter().find(|near| near.is_first).unwrap();
+/// assert!(first.ok == Some(false) && first.max_abs > Some(1e-3));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Neighbour {
+    /// The node as ONNX text.
+    pub node: String,
+    /// Whether its value is the first one that is out of bounds.
+    pub is_first: bool,
+    /// The largest difference of its value; `None` where it was not compared, or is no number.
+    pub max_abs: Option<f64>,
+    /// Whether its value is within bounds; `None` where it was not compared.
+    pub ok: Option<bool>,
 }
 
 impl Run {
@@ -172,13 +235,19 @@ mod tests {
             optimization: "all".into(),
             length: 64,
             batch: 1,
+            padding: "none".into(),
             output: "logits".into(),
             max_abs: None,
             rel: None,
             cosine: None,
+            ulp: Some(Ulp::default()),
+            top1: None,
+            nan: 0,
+            infinite: 0,
             bound: Some(1.0),
             ok,
             first_divergence: None,
+            neighbourhood: vec![],
             placement: BTreeMap::new(),
         }
     }
@@ -188,7 +257,8 @@ mod tests {
         let report = Verify::new(vec![run(true)], vec![site(true)]);
         let want = concat!(
             r#"{"schema":1,"runs":[{"runtime":"tract","provider":"cpu","optimization":"all","#,
-            r#""length":64,"batch":1,"output":"logits","max_abs":null,"rel":null,"cosine":null,"#,
+            r#""length":64,"batch":1,"padding":"none","output":"logits","max_abs":null,"rel":null,"#,
+            r#""cosine":null,"ulp":{"median":0.0,"p99":0.0,"max":0.0},"top1":null,"nan":0,"infinite":0,"#,
             r#""bound":1.0,"ok":true,"first_divergence":null,"placement":{}}],"#,
             r#""sites":[{"site":"layers.0","quantity":"q","max_error":0.5,"bound":1.0,"#,
             r#""ok":true}],"ok":true}"#,
