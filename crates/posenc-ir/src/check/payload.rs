@@ -49,7 +49,7 @@ pub(super) fn check_tensor(model: &Model, tensor: &TensorProto, files: &mut File
 }
 
 /// The most bytes that a sparse tensor may have with its zeros: runtimes fill them in.
-const MAX_DENSE: usize = 1 << 40;
+const MAX_DENSE: u64 = 1 << 40;
 
 /// Checks a sparse tensor: it must have as many indices as values, within its dimensions.
 pub(super) fn check_sparse(
@@ -79,7 +79,10 @@ pub(super) fn check_sparse(
     let elements = sizes.try_fold(1usize, |n, d| n.checked_mul(d?));
     let dtype = DType::from_code(values.data_type());
     let bytes = |n| dtype.map_or(Some(n), |dtype| dtype.payload(n));
-    if elements.and_then(bytes).is_none_or(|n| n > MAX_DENSE) {
+    if elements
+        .and_then(bytes)
+        .is_none_or(|n| n as u64 > MAX_DENSE)
+    {
         let why = format!("the sparse tensor of dimensions {dims:?} is too large for any memory");
         return Err(Error::invalid(why));
     }
