@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::field::tensor as field;
 use crate::model::Model;
 use crate::proto::{SparseTensorProto, TensorProto};
-use crate::stored::{Payload, Stored};
+use crate::stored::{Payload, Stored, sizes};
 use crate::wire;
 
 /// The number of values in each typed list of a tensor.
@@ -39,10 +39,9 @@ pub(super) fn check_tensor(model: &Model, tensor: &TensorProto, files: &mut File
     if !is_typed {
         return check(model, &Stored::from_proto(tensor)?, files);
     }
-    let dims: Option<Vec<usize>> = tensor.dims.iter().map(|d| (*d).try_into().ok()).collect();
     let stored = Stored {
         dtype: DType::from_code(tensor.data_type()),
-        dims: dims.ok_or_else(|| Error::invalid("a dimension of the tensor is negative"))?,
+        dims: sizes(&tensor.dims, "a dimension of the tensor is")?,
         payload: Payload::Sparse,
     };
     typed(&stored, &Lists::of(tensor))
