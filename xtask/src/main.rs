@@ -8,6 +8,7 @@
 //!   or compares what is checked in.
 //! - `cargo xtask layers [--list]` compares the imports of all files with the table of layers in
 //!   ARCHITECTURE.md.
+//! - `cargo xtask page` builds the page for the browser into `target/page`.
 //! - `cargo xtask wild [FOLDER]` fetches published models and scores the tool on them, by the scripts
 //!   in a folder: about 1 GB.
 //! - `cargo xtask embeddings` extends a published sentence-embedding model to twice its positions and
@@ -19,6 +20,7 @@
 mod embeddings;
 mod gpu;
 mod layers;
+mod page;
 mod pip;
 #[cfg(feature = "proto")]
 mod proto;
@@ -34,7 +36,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 
 const TASKS: &str =
-    "`test`, `python`, `layers`, `schema`, `wild`, `embeddings`, `gpu-check` and `proto`";
+    "`test`, `python`, `page`, `layers`, `schema`, `wild`, `embeddings`, `gpu-check` and `proto`";
 
 fn main() -> Result<ExitCode> {
     let mut arguments = std::env::args().skip(1);
@@ -43,6 +45,7 @@ fn main() -> Result<ExitCode> {
     match task.as_deref() {
         Some("test") => test::run(root()?, &rest),
         Some("python") => python::run(root()?, &target()?, &rest),
+        Some("page") => page::run(root()?, &target()?, &rest),
         Some("layers") => layers::run(root()?, &rest),
         Some("schema") => schema::run(root()?, &rest),
         Some("wild") => wild::run(root()?, &rest),
