@@ -9,6 +9,7 @@
 //!   or compares what is checked in.
 //! - `cargo xtask layers [--list]` compares the imports of all files with the table of layers in
 //!   ARCHITECTURE.md.
+//! - `cargo xtask page` builds the page for the browser into `target/page`.
 //! - `cargo xtask wild [FOLDER]` fetches published models and scores the tool on them, by the scripts
 //!   in a folder: about 1 GB.
 //! - `cargo xtask embeddings` extends a published sentence-embedding model to twice its positions and
@@ -21,6 +22,7 @@ mod dist;
 mod embeddings;
 mod gpu;
 mod layers;
+mod page;
 mod pip;
 #[cfg(feature = "proto")]
 mod proto;
@@ -35,8 +37,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 
-const TASKS: &str =
-    "`test`, `python`, `dist`, `layers`, `schema`, `wild`, `embeddings`, `gpu-check` and `proto`";
+const TASKS: &str = "`test`, `python`, `page`, `dist`, `layers`, `schema`, `wild`, `embeddings`, `gpu-check` and `proto`";
 
 fn main() -> Result<ExitCode> {
     let mut arguments = std::env::args().skip(1);
@@ -46,6 +47,7 @@ fn main() -> Result<ExitCode> {
         Some("test") => test::run(root()?, &rest),
         Some("python") => python::run(root()?, &target()?, &rest),
         Some("dist") => dist::run(root()?, &target()?, &rest),
+        Some("page") => page::run(root()?, &target()?, &rest),
         Some("layers") => layers::run(root()?, &rest),
         Some("schema") => schema::run(root()?, &rest),
         Some("wild") => wild::run(root()?, &rest),

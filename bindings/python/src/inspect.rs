@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use posenc_cli::steps::{self, Failure, Wanted};
+use posenc_cli::steps::{self, Failure, Wanted, keywords};
 use posenc_onnx::RewriteError;
 use posenc_onnx::request::InputRole;
 use posenc_onnx::request::hf_config::HfConfig;
@@ -12,7 +12,6 @@ use pyo3::prelude::*;
 
 use crate::errors::{at, raise};
 use crate::models::Source;
-use crate::options::request;
 use crate::work::wait;
 
 /// A text, with the name that errors show.
@@ -73,7 +72,7 @@ pub(crate) fn table(
     layer: usize,
 ) -> PyResult<String> {
     let make = || {
-        let request = request(options)?;
+        let request = keywords::request(options)?;
         let is_twice = request.scale.is_some()
             || request.parameters.factor.is_some()
             || request.parameters.theta.is_some();

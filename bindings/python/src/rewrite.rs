@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Result;
 use posenc_cli::Search;
-use posenc_cli::steps::{self, ExternalData, Failure, Proof, config, output};
+use posenc_cli::steps::{self, ExternalData, Failure, Proof, config, keywords, output};
 use posenc_ir::fingerprint_of;
 use posenc_onnx::report::{Endpoint, Rewrite};
 use posenc_onnx::request::{Config, Request, Tensors};
@@ -18,7 +18,6 @@ use serde_json::{Value, json};
 use crate::errors::{at, raise};
 use crate::inspect::Named;
 use crate::models::Source;
-use crate::options::request;
 use crate::tensors::{Array, learned};
 use crate::work::wait;
 
@@ -45,7 +44,7 @@ pub(crate) fn plan(
 ) -> PyResult<Plan> {
     let given = || -> Result<Request> {
         let config = |named: Option<Named>| named.map(|(name, text)| Config::from_text(name, text));
-        let mut request = request(options)?;
+        let mut request = keywords::request(options)?;
         request.hf_config = config(hf_config);
         let found = || model.path().and_then(Config::next_to);
         request.model_config = config(model_config).or_else(found);

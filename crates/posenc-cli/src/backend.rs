@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::str::FromStr;
 
-use posenc_runtime::{Backend, Provider, RuntimeError};
+use posenc_runtime::{Backend, EvaluatorBackend, Provider, RuntimeError};
 
 use crate::places::Search;
 
@@ -14,6 +14,8 @@ pub enum Choice {
     Tract,
     /// ONNX Runtime, on a provider.
     Ort(Provider),
+    /// The evaluator in f64, in builds without a runtime. No word names it.
+    Evaluator,
 }
 
 impl FromStr for Choice {
@@ -35,15 +37,19 @@ impl FromStr for Choice {
 }
 
 impl Choice {
-    /// The runtimes to try by default: the embedded one, then an installed one.
-    pub(crate) fn defaults() -> [Self; 2] {
-        [Self::Tract, Self::Ort(Provider::Cpu)]
+    /// The runtimes to try by default: the embedded one, then an installed one; in builds without any, the
+    /// evaluator.
+    pub(crate) fn defaults() -> Vec<Self> {
+        match cfg!(any(feature = "tract", feature = "ort")) {
+            true => vec![Self::Tract, Self::Ort(Provider::Cpu)],
+            false => vec![Self::Evaluator],
+        }
     }
 
     /// The provider within the runtime.
     pub(crate) fn provider(&self) -> Provider {
         match self {
-            Self::Tract => Provider::Cpu,
+            Self::Tract | Self::Evaluator => Provider::Cpu,
             Self::Ort(provider) => provider.clone(),
         }
     }
@@ -56,6 +62,7 @@ impl Choice {
         match self {
             Self::Tract => tract(),
             Self::Ort(provider) => ort(provider, search),
+            Self::Evaluator => Ok(Box::new(EvaluatorBackend)),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Text in aligned columns.
 
+use serde_json::{Value, json};
+
 use crate::terminal::{Palette, one_line};
 
 /// In the place of a number that does not exist or is not known.
@@ -128,6 +130,18 @@ impl Columns {
         })
     }
 
+    /// The rows as values, without columns that have no content.
+    pub(crate) fn json(&self) -> Value {
+        let headings = self.headings();
+        let headings: Vec<Value> = headings
+            .map(|(name, align)| json!({"name": name, "number": align == Align::Right}))
+            .collect();
+        let cell = |cell: &Cell| json!({"text": cell.words(), "ok": cell.is_ok()});
+        let rows = self.rows().map(|row| row.into_iter().map(cell).collect());
+        let rows: Vec<Value> = rows.collect();
+        json!({"headings": headings, "rows": rows})
+    }
+
     /// Whether there are no rows.
     pub(crate) fn is_empty(&self) -> bool {
         self.rows.is_empty()
@@ -210,6 +224,22 @@ mod tests {
             colored.contains("\x1b[32mok\x1b[0m    a�[2J b\n"),
             "{colored}"
         );
+    }
+
+    #[test]
+    fn values_have_their_headings_and_verdicts() {
+        let mut columns = Columns::new(&[
+            ("n", Align::Right),
+            ("empty", Align::Left),
+            ("", Align::Left),
+        ]);
+        let cells = ["7", ""].map(|text| Cell::from(text.to_owned()));
+        columns.row(cells.into_iter().chain([Cell::verdict(false)]));
+        let want = json!({
+            "headings": [{"name": "n", "number": true}, {"name": "", "number": false}],
+            "rows": [[{"text": "7", "ok": null}, {"text": "FAIL", "ok": false}]],
+        });
+        assert_eq!(columns.json(), want);
     }
 
     #[test]

@@ -4,8 +4,9 @@ mod html;
 mod limits;
 mod text;
 
-pub(crate) use html::found;
+pub(crate) use html::{found, marks};
 pub(crate) use limits::limits;
+pub(crate) use text::{attention, encodings, facts, notes, refused};
 
 use std::path::{Path, PathBuf};
 

@@ -7,7 +7,7 @@ pub(crate) mod external;
 mod family;
 mod flags;
 pub mod output;
-mod text;
+pub(crate) mod text;
 
 use posenc_ir::fingerprint_of;
 use posenc_ir::text::Weights;

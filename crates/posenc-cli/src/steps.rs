@@ -3,6 +3,9 @@
 //! Errors are those of the command line: [`Exit::of`](crate::Exit::of) is how the process would end,
 //! and [`sentence`] what it would print.
 
+pub mod keywords;
+pub mod shown;
+
 pub use crate::backend::Choice;
 pub use crate::exit::{Failure, sentence};
 pub use crate::inspect::report as inspect;

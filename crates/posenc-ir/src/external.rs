@@ -5,11 +5,9 @@ mod load;
 pub(crate) mod location;
 #[cfg(not(target_family = "wasm"))]
 mod place;
-#[cfg(not(target_family = "wasm"))]
 mod policy;
-#[cfg(not(target_family = "wasm"))]
+#[cfg_attr(target_family = "wasm", path = "external/save_nowhere.rs")]
 mod save;
 
 pub(crate) use dir::ExternalDir;
-#[cfg(not(target_family = "wasm"))]
 pub use policy::{ExternalData, PlaceProblem, SaveError, Saved};

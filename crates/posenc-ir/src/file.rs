@@ -10,7 +10,7 @@ pub(crate) mod map;
 mod new;
 mod open;
 mod path;
-#[cfg(not(target_family = "wasm"))]
+#[cfg_attr(target_family = "wasm", path = "file/replace_nothing.rs")]
 mod replace;
 #[cfg(not(target_family = "wasm"))]
 mod write;
@@ -18,7 +18,6 @@ mod write;
 #[cfg(not(target_family = "wasm"))]
 pub(crate) use data::{copy_to, link_as};
 pub(crate) use path::folder;
-#[cfg(not(target_family = "wasm"))]
 pub use replace::write_file;
 
 #[cfg(test)]

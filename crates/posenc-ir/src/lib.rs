@@ -65,9 +65,7 @@ pub use diff::Diff;
 pub use dtype::DType;
 pub use emitter::{Attr, Emitter};
 pub use error::{Error, ErrorKind, Result};
-#[cfg(not(target_family = "wasm"))]
 pub use external::ExternalData;
-#[cfg(not(target_family = "wasm"))]
 pub use file::write_file;
 pub use fingerprint::fingerprint_of;
 pub use graph::{Def, Dim, Graph, Scope, ScopeKind, Type, Use, Value};

@@ -95,7 +95,22 @@ impl Model {
         Self::read(source.into(), path, &|_| {})
     }
 
-    /// The same; `passed` is called with the range of each long field after walking over it.
+    /// Reads an encoded model from memory as if it were the file at `path`, with its files of external
+    /// data by their paths relative to it: no folder is looked at.
+    ///
+    /// # Errors
+    /// As [`Model::from_bytes`].
+    pub fn from_memory(
+        source: impl Into<Bytes>,
+        path: &Path,
+        files: BTreeMap<PathBuf, Bytes>,
+    ) -> Result<Self> {
+        let mut model = Self::read(source.into(), Some(path), &|_| {})?;
+        model.graph.external_dir = Arc::new(ExternalDir::given(path, files));
+        Ok(model)
+    }
+
+    /// The same as [`Self::from_bytes_at`]; `passed` is called with the range of each long field after walking over it.
     pub(crate) fn read(
         source: Bytes,
         path: Option<&Path>,

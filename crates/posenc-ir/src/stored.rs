@@ -50,6 +50,21 @@ pub struct External {
     pub others: Vec<(String, String)>,
 }
 
+/// Dimensions as sizes; `what` begins the sentence about one that is none.
+pub(crate) fn sizes(dims: &[i64], what: &str) -> Result<Vec<usize>> {
+    let size = |d: &i64| {
+        usize::try_from(*d).map_err(|_| {
+            let why = match *d < 0 {
+                true => "negative",
+                // Where addresses have 32 bits.
+                false => "too large for the memory of this program",
+            };
+            Error::invalid(format!("{what} {why}"))
+        })
+    };
+    dims.iter().map(size).collect()
+}
+
 impl Stored {
     /// Reads the `TensorProto` at `within` without its payload; returns it with the tensor's name.
     pub(crate) fn read(source: &Bytes, within: Range<usize>) -> Result<(String, Self)> {
@@ -93,8 +108,7 @@ impl Stored {
     }
 
     fn of(head: TensorProto, payload: impl FnOnce(Option<External>) -> Payload) -> Result<Self> {
-        let dims: Option<Vec<usize>> = head.dims.iter().map(|d| (*d).try_into().ok()).collect();
-        let dims = dims.ok_or_else(|| Error::invalid("a dimension of the tensor is negative"))?;
+        let dims = sizes(&head.dims, "a dimension of the tensor is")?;
         // Without this location, external entries are ignored.
         let is_external = head.data_location == Some(1);
         let external = is_external.then(|| External::read(&head)).transpose()?;

@@ -69,7 +69,7 @@ impl Fields<'_> {
             2 => {
                 let len = self.varint()?;
                 payload.start = self.at;
-                self.skip(usize::try_from(len).map_err(|_| truncated(start))?)?;
+                self.skip(usize::try_from(len).unwrap_or(usize::MAX))?;
             }
             3 => self.group(start)?,
             5 => self.skip(4)?,
@@ -95,7 +95,7 @@ impl Fields<'_> {
                 1 => self.skip(8)?,
                 2 => {
                     let len = self.varint()?;
-                    self.skip(usize::try_from(len).map_err(|_| truncated(start))?)?;
+                    self.skip(usize::try_from(len).unwrap_or(usize::MAX))?;
                 }
                 3 => depth += 1,
                 4 => depth -= 1,

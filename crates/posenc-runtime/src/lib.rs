@@ -4,8 +4,9 @@
 //! |---|---|---|
 //! | `tract` | [`TractBackend`] | compiled in |
 //! | `ort` | [`OrtBackend`] | a library found at run time, see [`discover`] |
+//! | | [`EvaluatorBackend`] | the evaluator of `posenc-ir` in f64: no runtime, where there is none |
 //!
-//! Both implement [`Backend`], which loads a model into a [`Session`]. A model that a runtime may
+//! All implement [`Backend`], which loads a model into a [`Session`]. A model that a runtime may
 //! compute wrongly is refused.
 //!
 //! This crate names no positional encoding, reads no environment variable and prints nothing.
@@ -15,6 +16,7 @@ pub mod backend;
 mod convert;
 pub mod discover;
 pub mod error;
+pub mod evaluator;
 pub mod feeds;
 #[cfg(feature = "ort")]
 pub mod ort;
@@ -27,6 +29,7 @@ pub use backend::{
 };
 pub use discover::{Candidate, Places};
 pub use error::{Result, RuntimeError};
+pub use evaluator::EvaluatorBackend;
 #[cfg(feature = "ort")]
 pub use ort::OrtBackend;
 pub use runtimes::{ProviderState, RuntimeInfo, runtimes};

@@ -67,7 +67,7 @@ fn limits(page: &mut Page, report: &Inspect) {
 }
 
 /// Lengths to mark on wavelengths: those that models were trained on, and those at which they end.
-fn marks<'a>(reports: impl IntoIterator<Item = &'a Inspect>) -> Vec<Mark> {
+pub(crate) fn marks<'a>(reports: impl IntoIterator<Item = &'a Inspect>) -> Vec<Mark> {
     let original = |encoding: &Encoding| {
         let scaling = encoding.params.get("scaling")?;
         scaling.get("original_length")?.as_f64()

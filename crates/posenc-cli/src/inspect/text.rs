@@ -1,7 +1,7 @@
 //! The report of an inspection as text.
 
 use posenc_encodings::kind::{Form, Kind, Stack};
-use posenc_onnx::report::{Attention, AttentionKind, Encoding, Inspect, ModelSummary};
+use posenc_onnx::report::{Attention, AttentionKind, Encoding, Inspect, ModelSummary, Refusal};
 
 use super::limits::limits;
 use crate::columns::{Align, Columns, DASH};
@@ -35,13 +35,18 @@ pub(super) fn text(report: &Inspect, palette: Palette) -> String {
     }
     if let Some(refused) = &report.refused {
         section("Rejected candidates", &mut text, palette);
-        let mut columns = Columns::new(&[("at", LEFT), ("why", LEFT)]);
-        for refusal in refused {
-            columns.row([refusal.at.clone(), refusal.why.clone()]);
-        }
-        text += &columns.text_or_none(palette);
+        text += &self::refused(refused).text_or_none(palette);
     }
     text
+}
+
+/// A row for each candidate that was rejected.
+pub(crate) fn refused(all: &[Refusal]) -> Columns {
+    let mut columns = Columns::new(&[("at", LEFT), ("why", LEFT)]);
+    for refusal in all {
+        columns.row([refusal.at.clone(), refusal.why.clone()]);
+    }
+    columns
 }
 
 fn section(title: &str, text: &mut String, palette: Palette) {
@@ -53,6 +58,23 @@ fn legend(words: &str, palette: Palette) -> String {
 }
 
 fn model(model: &ModelSummary, palette: Palette) -> String {
+    let mut text = format!(
+        "{}\n  {}\n",
+        palette.bold(one_line(&model.path)),
+        facts(model).join(" · ")
+    );
+    text += &format!(
+        "  {}\n",
+        palette.dim(format!("fingerprint {}", model.fingerprint))
+    );
+    if let Some(sha256) = &model.sha256 {
+        text += &format!("  {}\n", palette.dim(format!("sha256      {sha256}")));
+    }
+    text
+}
+
+/// What the file is, in a few words each.
+pub(crate) fn facts(model: &ModelSummary) -> Vec<String> {
     let opset = |(domain, version): (&String, &i64)| match domain.as_str() {
         "" => format!("opset {version}"),
         domain => format!("{domain} {version}"),
@@ -67,19 +89,14 @@ fn model(model: &ModelSummary, palette: Palette) -> String {
     if model.external_data {
         facts.push("external data".to_owned());
     }
-    let mut text = format!(
-        "{}\n  {}\n",
-        palette.bold(one_line(&model.path)),
-        facts.join(" · ")
-    );
-    text += &format!(
-        "  {}\n",
-        palette.dim(format!("fingerprint {}", model.fingerprint))
-    );
-    if let Some(sha256) = &model.sha256 {
-        text += &format!("  {}\n", palette.dim(format!("sha256      {sha256}")));
-    }
-    text
+    facts
+}
+
+/// What the table of encodings means, and what it lacks.
+pub(crate) fn notes(report: &Inspect) -> Vec<String> {
+    let plain = Palette::Plain;
+    let text = legends(&report.encodings, plain) + &without(report, plain);
+    text.lines().map(|line| line.trim().to_owned()).collect()
 }
 
 /// A row for each encoding.
@@ -182,7 +199,7 @@ impl Shape {
 }
 
 /// A row for the sites of each shape.
-pub(super) fn attention(sites: &[Attention]) -> Columns {
+pub(crate) fn attention(sites: &[Attention]) -> Columns {
     let mut groups: Vec<(Shape, Vec<&Attention>)> = vec![];
     for site in sites {
         let shape = Shape::of(site);

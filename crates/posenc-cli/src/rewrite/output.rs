@@ -50,7 +50,7 @@ pub fn check(input: &Path, output: &Path, in_place: bool, read: &[&Path]) -> any
 }
 
 /// `<stem>.<kind>[-<scale>].onnx` in the folder of the input.
-pub(super) fn default_path(input: &Path, report: &Rewrite, request: &Request) -> PathBuf {
+pub fn default_path(input: &Path, report: &Rewrite, request: &Request) -> PathBuf {
     let to = report.edits.first().map(|edit| &edit.to);
     let word = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
     let kind = word(to.and_then(|to| to.get("kind")));

@@ -1,7 +1,7 @@
 //! The report of a rewrite as text.
 
 use posenc_encodings::words::Word;
-use posenc_onnx::report::{Check, ConfigFile, Edit, Rewrite};
+use posenc_onnx::report::{Check, ConfigFile, Edit, Guarantee, Inferred, Rewrite};
 use serde_json::Value;
 
 use crate::columns::{Align, Columns};
@@ -18,12 +18,7 @@ pub(super) fn text(report: &Rewrite, palette: Palette) -> String {
     let mut text = format!("{}\n", palette.bold(&report.input.path));
     if !report.inferred.is_empty() {
         section("Inferred", &mut text, palette);
-        let mut columns = Columns::new(&[("name", LEFT), ("value", LEFT), ("source", LEFT)]);
-        for inferred in &report.inferred {
-            let value = words::plain(&inferred.value);
-            columns.row([inferred.name.clone(), value, inferred.source.clone()]);
-        }
-        text += &columns.text(2, palette);
+        text += &inferred(&report.inferred).text(2, palette);
     }
     section("Edits", &mut text, palette);
     if report.sorted > 0 {
@@ -47,11 +42,7 @@ pub(super) fn text(report: &Rewrite, palette: Palette) -> String {
         text += &format!("\n{} {warning}\n", palette.alert("warning:"));
     }
     text += "\n";
-    text += &format!(
-        "{}: {}\n",
-        report.guarantee,
-        lower(report.guarantee.about())
-    );
+    text += &format!("{}\n", guarantee(report.guarantee));
     if let Some(meaning) = &report.meaning {
         text += &format!("{}\n", one_line(meaning));
     }
@@ -66,6 +57,21 @@ pub(super) fn text(report: &Rewrite, palette: Palette) -> String {
         None => "nothing was written\n".to_owned(),
     };
     text
+}
+
+/// A row for each value that the request did not give.
+pub(crate) fn inferred(all: &[Inferred]) -> Columns {
+    let mut columns = Columns::new(&[("name", LEFT), ("value", LEFT), ("source", LEFT)]);
+    for inferred in all {
+        let value = words::plain(&inferred.value);
+        columns.row([inferred.name.clone(), value, inferred.source.clone()]);
+    }
+    columns
+}
+
+/// What the result has in common with the model.
+pub(crate) fn guarantee(guarantee: Guarantee) -> String {
+    format!("{guarantee}: {}", lower(guarantee.about()))
 }
 
 /// A line for each change of a configuration.
@@ -97,9 +103,17 @@ fn lower(sentence: &str) -> String {
 /// Edits, equal ones in one row.
 fn edits(edits: &[Edit], palette: Palette) -> String {
     if edits.is_empty() {
-        let already = "none: the model already matches the request";
-        return format!("  {}\n", palette.dim(already));
+        return format!("  {}\n", palette.dim(NO_EDITS));
     }
+    let (rows, counts) = (edited(edits), counts(edits));
+    format!("{}  {}\n", rows.text(2, palette), palette.dim(counts))
+}
+
+/// In place of edits, where there are none.
+pub(crate) const NO_EDITS: &str = "none: the model already matches the request";
+
+/// A row for equal edits.
+pub(crate) fn edited(edits: &[Edit]) -> Columns {
     let mut groups: Vec<(&Edit, usize)> = vec![];
     for edit in edits {
         match groups
@@ -114,14 +128,18 @@ fn edits(edits: &[Edit], palette: Palette) -> String {
     for (edit, sites) in groups {
         columns.row([sites.to_string(), describe(&edit.from), describe(&edit.to)]);
     }
+    columns
+}
+
+/// How many nodes and initializers changed.
+pub(crate) fn counts(edits: &[Edit]) -> String {
     let sum = |of: fn(&Edit) -> usize| edits.iter().map(of).sum::<usize>();
-    let nodes = format!(
+    format!(
         "{} added, {} removed, {} changed",
         counted(sum(|e| e.nodes_added), "node"),
         sum(|e| e.nodes_removed),
         counted(sum(|e| e.initializers_changed), "initializer"),
-    );
-    format!("{}  {}\n", columns.text(2, palette), palette.dim(nodes))
+    )
 }
 
 /// A kind and its parameters, or several.
@@ -160,7 +178,7 @@ fn describe(value: &Value) -> String {
 }
 
 /// The comparison with the formula, in one line.
-fn check(check: &Check, palette: Palette) -> String {
+pub(crate) fn check(check: &Check, palette: Palette) -> String {
     let Check {
         sites,
         max_error,
@@ -179,7 +197,7 @@ fn check(check: &Check, palette: Palette) -> String {
 
 #[cfg(test)]
 mod tests {
-    use posenc_onnx::report::{Endpoint, Guarantee, Inferred, Limit, LimitCause};
+    use posenc_onnx::report::{Endpoint, Limit, LimitCause};
     use serde_json::json;
 
     use super::*;

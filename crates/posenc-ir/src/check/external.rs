@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::external::location::byte_range;
 use crate::model::Model;
 use crate::stored::{External, Stored};
@@ -72,10 +72,8 @@ impl Files {
 }
 
 fn look_up(model: &Model, external: &External) -> Result<State> {
-    let found = model.external_file(external).and_then(|path| {
-        let meta = std::fs::metadata(&path).map_err(|e| Error::io(&path, e))?;
-        Ok(usize::try_from(meta.len()).unwrap_or(usize::MAX))
-    });
+    let length = model.graph().external_dir.length(external);
+    let found = length.map(|n| usize::try_from(n).unwrap_or(usize::MAX));
     match found {
         Err(e) if e.is_absent() => Ok(State::Absent(0)),
         found => found.map(State::Present),

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::field::tensor as field;
 use crate::model::Model;
 use crate::proto::{SparseTensorProto, TensorProto};
-use crate::stored::{Payload, Stored};
+use crate::stored::{Payload, Stored, sizes};
 use crate::wire;
 
 /// The number of values in each typed list of a tensor.
@@ -39,17 +39,16 @@ pub(super) fn check_tensor(model: &Model, tensor: &TensorProto, files: &mut File
     if !is_typed {
         return check(model, &Stored::from_proto(tensor)?, files);
     }
-    let dims: Option<Vec<usize>> = tensor.dims.iter().map(|d| (*d).try_into().ok()).collect();
     let stored = Stored {
         dtype: DType::from_code(tensor.data_type()),
-        dims: dims.ok_or_else(|| Error::invalid("a dimension of the tensor is negative"))?,
+        dims: sizes(&tensor.dims, "a dimension of the tensor is")?,
         payload: Payload::Sparse,
     };
     typed(&stored, &Lists::of(tensor))
 }
 
 /// The most bytes that a sparse tensor may have with its zeros: runtimes fill them in.
-const MAX_DENSE: usize = 1 << 40;
+const MAX_DENSE: u64 = 1 << 40;
 
 /// Checks a sparse tensor: it must have as many indices as values, within its dimensions.
 pub(super) fn check_sparse(
@@ -79,7 +78,10 @@ pub(super) fn check_sparse(
     let elements = sizes.try_fold(1usize, |n, d| n.checked_mul(d?));
     let dtype = DType::from_code(values.data_type());
     let bytes = |n| dtype.map_or(Some(n), |dtype| dtype.payload(n));
-    if elements.and_then(bytes).is_none_or(|n| n > MAX_DENSE) {
+    if elements
+        .and_then(bytes)
+        .is_none_or(|n| n as u64 > MAX_DENSE)
+    {
         let why = format!("the sparse tensor of dimensions {dims:?} is too large for any memory");
         return Err(Error::invalid(why));
     }

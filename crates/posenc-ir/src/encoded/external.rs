@@ -62,8 +62,8 @@ impl Model {
         let used: BTreeMap<&str, &External> =
             used.iter().map(|e| (e.location.as_str(), e)).collect();
         let absent = used.into_iter().filter(|(_, external)| {
-            let file = self.external_file(external);
-            self.path().is_some() && file.is_err_and(|e| e.is_absent())
+            let length = self.graph.external_dir.length(external);
+            self.path().is_some() && length.is_err_and(|e| e.is_absent())
         });
         Ok(absent.map(|(location, _)| location.to_owned()).collect())
     }

@@ -6,7 +6,6 @@ use bytes::Bytes;
 
 use super::location::byte_range;
 use crate::error::Result;
-use crate::file::map::map;
 use crate::model::Model;
 use crate::stored::External;
 
@@ -27,7 +26,7 @@ impl Model {
     /// # Errors
     /// As [`Model::external_file`], and when the file is too short.
     pub fn load(&self, external: &External) -> Result<Bytes> {
-        let bytes = map(&self.external_file(external)?)?.bytes;
+        let bytes = self.graph.external_dir.bytes(external)?;
         let length = external.length.unwrap_or_else(|| {
             let rest = (bytes.len() as u64).checked_sub(external.offset);
             rest.unwrap_or(0)

@@ -1,5 +1,6 @@
 //! What happens to external data when a model is saved.
 
+#[cfg(not(target_family = "wasm"))]
 use std::io;
 use std::path::PathBuf;
 
@@ -84,6 +85,7 @@ pub enum PlaceProblem {
     OutsideFolder,
 }
 
+#[cfg(not(target_family = "wasm"))]
 impl SaveError {
     pub(super) fn place(path: impl Into<PathBuf>, problem: PlaceProblem) -> Self {
         Self::Place {

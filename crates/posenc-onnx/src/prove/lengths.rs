@@ -16,7 +16,7 @@ const LENGTHS: [usize; 5] = [1, 2, 64, 65, 128];
 const SCORES: usize = 1 << 30;
 
 /// The most multiplications for the scores of all attention in one run: minutes.
-const WORK: usize = 1 << 38;
+const WORK: u64 = 1 << 38;
 
 /// The lengths to run at, each once: those of the options, or the usual ones that fit the tables and
 /// buffers of all models; adjusted to static shapes.
@@ -110,11 +110,12 @@ fn affordable(model: &Model, found: &Found, at: Lengths) -> Result<(), VerifyErr
         let numbers = at.batch.saturating_mul(heads).saturating_mul(at.sequence);
         numbers.saturating_mul(at.sequence)
     };
-    let (mut most, mut work) = (0, 0usize);
+    let (mut most, mut work) = (0, 0u64);
     for site in &found.attention {
         let scores = scores(site.heads.unwrap_or(1));
         most = scores.max(most);
-        work = work.saturating_add(scores.saturating_mul(site.head_dim.unwrap_or(1)));
+        let each = (scores as u64).saturating_mul(site.head_dim.unwrap_or(1) as u64);
+        work = work.saturating_add(each);
     }
     let length = at.sequence;
     let refuse = |why: String| Err(VerifyError::unsupported("verify", why));

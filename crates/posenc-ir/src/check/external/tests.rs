@@ -256,3 +256,45 @@ fn a_cache_that_links_both_files_into_one_folder_is_read() {
     let error = m.check().unwrap_err().to_string();
     assert!(error.contains("leads out of the model's folder"), "{error}");
 }
+
+#[test]
+fn files_in_memory_stand_in_for_the_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    // Not looked at.
+    std::fs::write(folder.path().join("data"), [7; 16]).unwrap();
+    let path = folder.path().join("model.onnx");
+    let opened = |proto: &ModelProto, files: &[(&str, usize)]| {
+        let files = files.iter().map(|(name, n)| {
+            let bytes = bytes::Bytes::from(vec![1; *n]);
+            (std::path::PathBuf::from(name), bytes)
+        });
+        let model = Model::from_memory(proto.encode_to_vec(), &path, files.collect())?;
+        model.check().map(|_| model)
+    };
+    let small = external(&[("location", "data")]);
+    for (proto, name) in [
+        (&small, "data"),
+        (&external(&[("location", "./a/data")]), "a/data"),
+    ] {
+        let model = opened(proto, &[(name, 8)]).unwrap();
+        let used = &model.external_data().unwrap()[0];
+        assert_eq!(model.load(used).unwrap(), vec![1; 8], "{name}");
+        assert!(model.missing_external_data().unwrap().is_empty(), "{name}");
+        let error = model.external_file(used).unwrap_err().to_string();
+        assert!(error.ends_with("is in memory and in no file"), "{error}");
+    }
+    for (files, why) in [
+        (
+            &[("data", 7)][..],
+            "external data data has 7 bytes, fewer than a tensor needs",
+        ),
+        (&[("other", 16)], "external data data does not exist"),
+        (&[], "external data data does not exist"),
+    ] {
+        let error = opened(&small, files).unwrap_err().to_string();
+        assert!(error.ends_with(why), "{error}");
+    }
+    let absent = opened(&large(small.clone()), &[]).unwrap();
+    assert_eq!(absent.missing_external_data().unwrap(), ["data"]);
+    assert!(absent.load(&absent.external_data().unwrap()[0]).is_err());
+}

@@ -17,7 +17,7 @@ use crate::id::{NodeId, PieceId, ScopeId, ValueId};
 use crate::list::List;
 use crate::node::{Extra, Node, Operator};
 use crate::proto::{AttributeProto, SparseTensorProto};
-use crate::stored::{Payload, Stored};
+use crate::stored::{Payload, Stored, sizes};
 use crate::wire;
 
 impl<'a> Reader<'a> {
@@ -158,10 +158,9 @@ impl<'a> Reader<'a> {
             .map_err(|e| Error::decode(e.to_string()))?;
         self.graph.has_external_data |= is_sparse_external(&proto);
         let values = proto.values.unwrap_or_default();
-        let dims: Option<Vec<usize>> = proto.dims.iter().map(|d| (*d).try_into().ok()).collect();
         let stored = Stored {
             dtype: DType::from_code(values.data_type()),
-            dims: dims.ok_or_else(|| Error::invalid("a sparse tensor has a negative dimension"))?,
+            dims: sizes(&proto.dims, "a dimension of the sparse tensor is")?,
             payload: Payload::Sparse,
         };
         self.initial(scope, values.name().to_owned(), stored)

@@ -1,0 +1,220 @@
+//! The page for the browser: the library as WebAssembly, its bindings, and the scripts around it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+/// The target of the library.
+const TARGET: &str = "wasm32-unknown-unknown";
+
+/// The profile in Cargo.toml.
+const PROFILE: &str = "page";
+
+/// Graphs are walked by recursion: as much as the stack of a browser lets the module use.
+const STACK: usize = 4 << 20;
+
+/// Where the page is, under the target folder.
+const FOLDER: &str = "page";
+
+/// Where the compiler works and tools are installed, under the target folder.
+const WORK: &str = "web";
+
+/// Builds the page into `target/page`, and prints what its files weigh.
+pub(crate) fn run(root: &Path, target: &Path, _: &[String]) -> Result<()> {
+    let sources = root.join("web");
+    for (tool, what) in [("node", "nodejs"), ("npm", "npm")] {
+        if !runs(Command::new(tool).arg("--version")) {
+            bail!("{tool} was not found: install the system's package {what}, Node 18 or newer");
+        }
+    }
+    let work = target.join(WORK);
+    let module = module(root, &work)?;
+    bindings(root, &work, &module, &sources.join("wasm"))?;
+    packages(&sources)?;
+    let page = target.join(FOLDER);
+    bundle(&sources, &page)?;
+    let mut sizes = Command::new("node");
+    sizes.arg(sources.join("sizes.mjs")).arg(&page);
+    succeed("sizes.mjs", &mut sizes)
+}
+
+/// Compiles the library.
+fn module(root: &Path, work: &Path) -> Result<PathBuf> {
+    let mut cargo = compiler()?;
+    cargo
+        .current_dir(root)
+        .env(
+            "CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS",
+            format!("-C link-arg=-zstack-size={STACK}"),
+        )
+        .args(["build", "--locked", "--package", "posenc-web"])
+        .args(["--profile", PROFILE, "--target", TARGET])
+        .arg("--target-dir")
+        .arg(work);
+    succeed("cargo build", &mut cargo)?;
+    Ok(work.join(TARGET).join(PROFILE).join("posenc_web.wasm"))
+}
+
+/// Cargo with a compiler for the target: the installed target, or Debian's compiler, which builds the
+/// standard library from its sources.
+fn compiler() -> Result<Command> {
+    let libraries =
+        output(Command::new("rustc").args(["--print", "target-libdir", "--target", TARGET]));
+    if libraries.is_some_and(|folder| Path::new(&folder).is_dir()) {
+        return Ok(Command::new(env!("CARGO")));
+    }
+    let system = Path::new("/usr/bin");
+    let rustc = system.join("rustc");
+    let sysroot = output(Command::new(&rustc).args(["--print", "sysroot"]));
+    let sources = sysroot.map(|root| Path::new(&root).join("lib/rustlib/src/rust/library"));
+    let is_there = sources.is_some_and(|folder| folder.is_dir());
+    if !is_there || !runs(Command::new("wasm-ld").arg("--version")) {
+        bail!(
+            "no compiler for {TARGET}: `rustup target add {TARGET}`, or on Debian \
+             `apt-get install rustc-web cargo-web rust-web-src lld`"
+        );
+    }
+    let path = std::env::join_paths(std::iter::once(system.to_owned()).chain(folders()))?;
+    let mut cargo = Command::new(system.join("cargo"));
+    cargo
+        .env("PATH", path)
+        // The standard library is built from its sources, which is not stable yet.
+        .env("RUSTC_BOOTSTRAP", "1")
+        .env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER", "wasm-ld")
+        .arg("-Zbuild-std=std,panic_abort");
+    Ok(cargo)
+}
+
+#[allow(
+    clippy::disallowed_methods,
+    reason = "the folders of programs are known from there alone"
+)]
+fn folders() -> Vec<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).collect()
+}
+
+/// Makes the module for browsers, with its interface for scripts.
+fn bindings(root: &Path, work: &Path, module: &Path, into: &Path) -> Result<()> {
+    let version = version_of(
+        &fs::read_to_string(root.join("Cargo.lock"))?,
+        "wasm-bindgen",
+    )
+    .context("Cargo.lock has no wasm-bindgen")?;
+    let is_right = |tool: &Path| {
+        let said = output(Command::new(tool).arg("--version"));
+        said.is_some_and(|said| said.split(' ').nth(1) == Some(&version))
+    };
+    let own = work.join("bin/wasm-bindgen");
+    let mut tool = PathBuf::from("wasm-bindgen");
+    if !is_right(&tool) {
+        if !is_right(&own) {
+            let mut cargo = Command::new(env!("CARGO"));
+            cargo
+                .args(["install", "--quiet", "wasm-bindgen-cli"])
+                .args(["--version", &version, "--root"])
+                .arg(work)
+                .arg("--target-dir")
+                .arg(work.join("tools"));
+            succeed("cargo install wasm-bindgen-cli", &mut cargo)?;
+        }
+        tool = own;
+    }
+    let mut command = Command::new(tool);
+    command
+        .args(["--target", "web", "--omit-default-module-path"])
+        .args(["--remove-name-section", "--remove-producers-section"])
+        .arg("--out-dir")
+        .arg(into)
+        .arg(module);
+    succeed("wasm-bindgen", &mut command)
+}
+
+/// The version of a package in a lock file.
+fn version_of(lock: &str, name: &str) -> Option<String> {
+    let mut lines = lock.lines();
+    lines.find(|line| *line == format!("name = \"{name}\""))?;
+    let version = lines.next()?.strip_prefix("version = \"")?;
+    Some(version.strip_suffix('"')?.to_owned())
+}
+
+/// Installs the packages of the lock file, where they are not there.
+fn packages(sources: &Path) -> Result<()> {
+    let lock = sources.join("package-lock.json");
+    let installed = sources.join("node_modules/.package-lock.json");
+    let time = |path: &Path| path.metadata().and_then(|meta| meta.modified()).ok();
+    if time(&installed) >= time(&lock) {
+        return Ok(());
+    }
+    let mut npm = Command::new("npm");
+    npm.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]);
+    succeed("npm ci", npm.current_dir(sources))
+}
+
+/// Checks the types of the scripts, and puts everything into the folder of the page.
+fn bundle(sources: &Path, page: &Path) -> Result<()> {
+    let tool = |name: &str| {
+        let mut command = Command::new(sources.join("node_modules/.bin").join(name));
+        command.current_dir(sources);
+        command
+    };
+    succeed("tsc", &mut tool("tsc"))?;
+    if page.is_dir() {
+        fs::remove_dir_all(page)?;
+    }
+    fs::create_dir_all(page)?;
+    let mut esbuild = tool("esbuild");
+    esbuild
+        .args(["src/page.ts", "src/worker.ts", "style.css"])
+        .args(["--bundle", "--minify", "--format=iife", "--target=es2022"])
+        .arg("--log-level=warning")
+        .arg(format!("--outdir={}", page.display()))
+        .args(["--entry-names=[name]", "--charset=utf8"]);
+    succeed("esbuild", &mut esbuild)?;
+    for (from, to) in [
+        ("index.html", "index.html"),
+        ("wasm/posenc_web_bg.wasm", "posenc.wasm"),
+    ] {
+        fs::copy(sources.join(from), page.join(to))
+            .with_context(|| format!("cannot copy {from}"))?;
+    }
+    Ok(())
+}
+
+fn succeed(what: &str, command: &mut Command) -> Result<()> {
+    let status = command
+        .status()
+        .with_context(|| format!("{what} does not start"))?;
+    match status.success() {
+        true => Ok(()),
+        false => bail!("{what} failed"),
+    }
+}
+
+/// Whether a program is there.
+fn runs(command: &mut Command) -> bool {
+    output(command).is_some()
+}
+
+/// What a program says; `None` where it fails.
+fn output(command: &mut Command) -> Option<String> {
+    let output = command.stderr(Stdio::null()).stdin(Stdio::null()).output();
+    let output = output.ok().filter(|output| output.status.success())?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    Some(text.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_of_a_package_is_that_of_the_lock_file() {
+        let lock = "[[package]]\nname = \"wasm-bindgen-macro\"\nversion = \"1.0.0\"\n\n\
+                    [[package]]\nname = \"wasm-bindgen\"\nversion = \"0.2.9\"\n";
+        assert_eq!(version_of(lock, "wasm-bindgen").as_deref(), Some("0.2.9"));
+        assert_eq!(version_of(lock, "wasm"), None);
+    }
+}
