@@ -7,7 +7,7 @@ pub(crate) mod external;
 mod family;
 mod flags;
 pub mod output;
-mod text;
+pub(crate) mod text;
 
 use posenc_ir::fingerprint_of;
 use posenc_ir::text::Weights;
@@ -28,6 +28,7 @@ pub(crate) use flags::Args;
 pub(crate) fn run(args: &Args, search: &Search, terminal: &Terminal) -> anyhow::Result<Exit> {
     let input = &args.model;
     let options = &args.output;
+    args.chosen.check_single(input)?;
     let read = args.files();
     let request = model::named(input, args.request())?;
     request.check_supported().map_err(RewriteError::from)?;

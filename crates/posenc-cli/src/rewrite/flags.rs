@@ -14,6 +14,7 @@ use posenc_onnx::request::{
 use super::external::ExternalData;
 use super::family::FamilyArgs;
 use crate::exit::Failure;
+use crate::folder::Chosen;
 use crate::rope::{self, RopeArgs, ScalingArgs};
 use crate::value;
 
@@ -24,9 +25,12 @@ use crate::value;
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Model to read
+    /// Model to read, or folder of which all models are rewritten together
     #[arg(value_name = "MODEL")]
-    pub(super) model: PathBuf,
+    pub(crate) model: PathBuf,
+
+    #[command(flatten, next_help_heading = "Models of a folder")]
+    pub(crate) chosen: Chosen,
 
     #[command(flatten)]
     target: TargetArgs,
@@ -41,10 +45,10 @@ pub(crate) struct Args {
     tables: TableArgs,
 
     #[command(flatten)]
-    pub(super) output: OutputArgs,
+    pub(crate) output: OutputArgs,
 
     #[command(flatten)]
-    pub(super) checks: CheckArgs,
+    pub(crate) checks: CheckArgs,
 }
 
 const EXAMPLES: &str = "\
@@ -154,30 +158,30 @@ struct TableArgs {
 /// What is written, and where.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Output")]
-pub(super) struct OutputArgs {
+pub(crate) struct OutputArgs {
     #[arg(
         short,
         long,
         value_name = "OUT",
         help = "File to write [default: <stem>.<kind>[-<scale>].onnx next to the input]"
     )]
-    pub(super) output: Option<PathBuf>,
+    pub(crate) output: Option<PathBuf>,
 
     /// Allow the output to replace the input
     #[arg(long, action = ArgAction::SetTrue)]
-    pub(super) in_place: bool,
+    pub(crate) in_place: bool,
 
     /// What becomes of tensors in other files
     #[arg(long, value_name = "MODE", value_parser = value::word::<ExternalData>(), default_value = "auto")]
-    pub(super) external_data: ExternalData,
+    pub(crate) external_data: ExternalData,
 
     /// Write nothing
     #[arg(long, action = ArgAction::SetTrue)]
-    pub(super) dry_run: bool,
+    pub(crate) dry_run: bool,
 
     /// Print the change of the graph as a diff of its text
     #[arg(long, action = ArgAction::SetTrue, conflicts_with = "json")]
-    pub(super) diff: bool,
+    pub(crate) diff: bool,
 
     /// Add an input with position ids
     #[arg(long, action = ArgAction::SetTrue)]
@@ -186,7 +190,7 @@ pub(super) struct OutputArgs {
     /// Write the config.json that matches the result next to it, and update the lengths in
     /// genai_config.json and tokenizer_config.json there
     #[arg(long, action = ArgAction::SetTrue)]
-    pub(super) write_config: bool,
+    pub(crate) write_config: bool,
 
     /// Write nodes in an order of computation, where the input does not
     #[arg(long, action = ArgAction::SetTrue)]
@@ -194,16 +198,16 @@ pub(super) struct OutputArgs {
 
     /// Write JSON to stdout
     #[arg(long, action = ArgAction::SetTrue)]
-    pub(super) json: bool,
+    pub(crate) json: bool,
 }
 
 /// What is checked.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Checks")]
-pub(super) struct CheckArgs {
+pub(crate) struct CheckArgs {
     /// Fail if no runtime can compare what was inserted with its formula; none inserts nothing
     #[arg(long, action = ArgAction::SetTrue)]
-    pub(super) verify: bool,
+    pub(crate) verify: bool,
 
     /// Scale what is already scaled, or undo a scaling
     #[arg(long, action = ArgAction::SetTrue)]
@@ -232,6 +236,7 @@ impl Args {
             ("write-config", output.write_config),
             ("json", output.json),
             ("verify", checks.verify),
+            ("only or except", self.chosen.is_given()),
         ];
         let mut given = given.into_iter();
         given.find_map(|(flag, is_given)| is_given.then_some(flag))
@@ -241,7 +246,7 @@ impl Args {
     ///
     /// # Errors
     /// When a file that they name cannot be read.
-    pub(super) fn request(&self) -> anyhow::Result<Request> {
+    pub(crate) fn request(&self) -> anyhow::Result<Request> {
         let Self { target, tables, .. } = self;
         if target.target.is_some() && matches!(target.form, Some(FormWish(None))) {
             let why = "--form keep leaves every rotation as it is, and --target changes those that the runtime \
