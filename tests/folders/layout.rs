@@ -148,9 +148,22 @@ fn data_goes_with_the_models_that_read_it() {
     assert_eq!(super::names(&site.output()), super::names(&site.input()));
     let verified = binary::run(["verify", site.output().join("copy.onnx").to_str().unwrap()]);
     assert_eq!(verified.code, 0, "{}", verified.stderr);
+    // A model that is dropped takes its data with it, unless another one reads that.
+    fs::remove_dir_all(site.output()).unwrap();
+    site.model_with_data("other.onnx", "llama/dynamo", "other.bin");
+    let dropped = [&flags[..], &["--drop", "other.onnx", "--drop", "copy.onnx"]].concat();
+    let done = site.rewrite(&dropped).json();
+    assert_eq!(done["left_out"].as_array().unwrap().len(), 2);
+    let left = [
+        "config.json",
+        "model.onnx",
+        "model.onnx.data",
+        "weights.bin",
+    ];
+    assert_eq!(super::names(&site.output()), left);
     // Embedded weights leave no file behind that nothing reads.
     fs::remove_dir_all(site.output()).unwrap();
-    let inline = [&flags[..], &["--external-data", "inline"]].concat();
+    let inline = [&dropped[..], &["--external-data", "inline"]].concat();
     site.rewrite(&inline).json();
     assert!(!site.output().join("weights.bin").exists());
 }

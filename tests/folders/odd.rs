@@ -78,7 +78,7 @@ fn flags_for_folders_are_refused_for_a_file_and_the_other_way_round() {
         let ran = binary::run([command, &model, "--only", "*"]);
         assert_eq!(ran.code, 2, "{}", ran.stderr);
         assert!(
-            ran.stderr.contains("choose models of a folder"),
+            ran.stderr.contains("chooses models of a folder"),
             "{}",
             ran.stderr
         );

@@ -98,7 +98,7 @@ fn one_model_that_is_refused_stops_all() {
     site.refuses(
         &YARN,
         1,
-        "--except 'lstm.onnx' would leave this model as it is",
+        "--except 'lstm.onnx' would leave this model as it is, and --drop 'lstm.onnx' would leave it out",
     );
     let done = site
         .rewrite(&[&YARN[..], &["--except", "lstm.onnx", "--json"]].concat())
@@ -134,6 +134,13 @@ fn a_dry_run_writes_nothing_and_says_the_same() {
     assert!(dry["output"].is_null());
     let done = site.rewrite(&[&YARN[..], &["--json"]].concat()).json();
     assert_eq!(dry["configs"], done["configs"]);
+    let same = site.run("rewrite", &[&YARN[..], &["--dry-run"]].concat());
+    assert_eq!(same.code, 0, "{}", same.stderr);
+    assert!(
+        same.stdout.ends_with("nothing was written\n"),
+        "{}",
+        same.stdout
+    );
     for at in 0..2 {
         assert_eq!(dry["models"][at]["edits"], done["models"][at]["edits"]);
     }

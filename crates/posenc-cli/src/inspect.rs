@@ -63,7 +63,7 @@ Examples:
   posenc-onnx inspect model.onnx
   posenc-onnx inspect model.onnx --explain
   posenc-onnx inspect model.onnx --report model.html
-  posenc-onnx inspect folder --except '*_q4.onnx'
+  posenc-onnx inspect folder --except b.onnx
   posenc-onnx inspect model.onnx --json | jq '.encodings[].params'";
 
 /// Prints what was found.

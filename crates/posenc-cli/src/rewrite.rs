@@ -29,6 +29,10 @@ pub(crate) fn run(args: &Args, search: &Search, terminal: &Terminal) -> anyhow::
     let input = &args.model;
     let options = &args.output;
     args.chosen.check_single(input)?;
+    if !args.drop.is_empty() {
+        let why = "--drop leaves out models of a folder, and this is a file; remove it";
+        return model::named(input, Err(Failure::usage(why)));
+    }
     let read = args.files();
     let request = model::named(input, args.request())?;
     request.check_supported().map_err(RewriteError::from)?;

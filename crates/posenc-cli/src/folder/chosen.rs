@@ -21,9 +21,11 @@ pub(crate) struct Chosen {
 }
 
 impl Chosen {
-    /// Whether a flag is given.
-    pub(crate) fn is_given(&self) -> bool {
-        !self.only.is_empty() || !self.except.is_empty()
+    /// The first flag that is given.
+    pub(crate) fn flag(&self) -> Option<&'static str> {
+        let given = [("only", &self.only), ("except", &self.except)];
+        let mut given = given.into_iter().filter(|(_, all)| !all.is_empty());
+        given.next().map(|(flag, _)| flag)
     }
 
     /// Refuses the flags for a single model.
@@ -31,10 +33,10 @@ impl Chosen {
     /// # Errors
     /// When one is given.
     pub(crate) fn check_single(&self, model: &Path) -> anyhow::Result<()> {
-        if !self.is_given() {
+        let Some(flag) = self.flag() else {
             return Ok(());
-        }
-        let why = "--only and --except choose models of a folder, and this is a file; remove them";
+        };
+        let why = format!("--{flag} chooses models of a folder, and this is a file; remove it");
         named(model, Err(Failure::usage(why)))
     }
 
@@ -43,17 +45,9 @@ impl Chosen {
     /// # Errors
     /// When a pattern matches no model, or all models are left out.
     pub(crate) fn split(&self, folder: &Folder) -> anyhow::Result<(Vec<PathBuf>, Vec<PathBuf>)> {
-        for (flag, patterns) in [("--only", &self.only), ("--except", &self.except)] {
-            let models = &folder.models;
-            let is_idle = |p: &&Pattern| !models.iter().any(|model| matches(p, model));
-            if let Some(pattern) = patterns.iter().find(is_idle) {
-                let models: Vec<String> = models.iter().map(|m| m.display().to_string()).collect();
-                let models = models.join(", ");
-                let why = format!("{flag} {pattern} matches none of its models: {models}");
-                return named(&folder.path, Err(Failure::usage(why)));
-            }
+        for (flag, patterns) in [("only", &self.only), ("except", &self.except)] {
+            check(flag, patterns, folder)?;
         }
-        let any = |patterns: &[Pattern], model: &Path| patterns.iter().any(|p| matches(p, model));
         let is_chosen = |model: &PathBuf| {
             (self.only.is_empty() || any(&self.only, model)) && !any(&self.except, model)
         };
@@ -65,6 +59,41 @@ impl Chosen {
         }
         Ok((chosen, left))
     }
+}
+
+impl Folder {
+    /// Takes models away that a new folder is not to have.
+    ///
+    /// # Errors
+    /// When a pattern matches no model, or all.
+    pub(super) fn drop_models(&mut self, patterns: &[Pattern]) -> anyhow::Result<Vec<PathBuf>> {
+        check("drop", patterns, self)?;
+        let models = std::mem::take(&mut self.models).into_iter();
+        let (dropped, left) = models.partition(|model| any(patterns, model));
+        self.models = left;
+        if self.models.is_empty() {
+            let why = "--drop leaves no model to work on";
+            return named(&self.path, Err(Failure::usage(why)));
+        }
+        Ok(dropped)
+    }
+}
+
+/// Refuses a pattern that matches no model.
+fn check(flag: &str, patterns: &[Pattern], folder: &Folder) -> anyhow::Result<()> {
+    let models = &folder.models;
+    let is_idle = |p: &&Pattern| !models.iter().any(|model| matches(p, model));
+    let Some(pattern) = patterns.iter().find(is_idle) else {
+        return Ok(());
+    };
+    let models: Vec<String> = models.iter().map(|m| m.display().to_string()).collect();
+    let models = models.join(", ");
+    let why = format!("--{flag} {pattern} matches none of its models: {models}");
+    named(&folder.path, Err(Failure::usage(why)))
+}
+
+fn any(patterns: &[Pattern], model: &Path) -> bool {
+    patterns.iter().any(|pattern| matches(pattern, model))
 }
 
 /// Whether a pattern is that of a model: of its path below the folder, or without a slash of its name alone.

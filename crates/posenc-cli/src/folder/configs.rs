@@ -96,8 +96,8 @@ pub(super) fn plan(
                 continue;
             }
             change => {
-                let source = source.unwrap_or_else(|| model.clone());
-                named(&folder.file(&source), change.map_err(RewriteError::from))?
+                let source = source.as_ref().unwrap_or(model);
+                named(&folder.file(source), change.map_err(RewriteError::from))?
             }
         };
         for (name, of) in BESIDE {
@@ -109,8 +109,16 @@ pub(super) fn plan(
             let change = named(&folder.file(&file), change)?;
             changes.entry(file).or_default().push(change);
         }
-        if let Some(config) = config {
-            changes.entry(config).or_default().push(change);
+        match (config, source) {
+            (Some(config), _) => changes.entry(config).or_default().push(change),
+            (None, Some(source)) => {
+                let source = folder.file(&source);
+                for why in change.warnings() {
+                    let warning = format!("{}: {why}", source.display());
+                    add(&mut configs.warnings, Some(warning));
+                }
+            }
+            (None, None) => {}
         }
     }
     for (file, changes) in &changes {

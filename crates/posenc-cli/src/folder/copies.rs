@@ -10,20 +10,23 @@ use super::Folder;
 use crate::exit::Failure;
 use crate::model::named;
 
-/// The files that are copied: all but the models that are rewritten, and the data that only these read. It
-/// is written with them.
+/// The files that are copied: those of models that are kept, and all others but the data that only other
+/// models read. That of models that are rewritten is written with them.
 pub(super) fn files(
     folder: &Folder,
     rewritten: &[(PathBuf, &Model)],
-    kept: &[PathBuf],
+    (kept, dropped): (&[PathBuf], &[PathBuf]),
 ) -> Vec<PathBuf> {
     let mut own: BTreeSet<PathBuf> = BTreeSet::new();
     for (path, model) in rewritten {
         own.extend(data(path, model).unwrap_or_default());
     }
+    let opened = |path: &Path| data(path, &Model::open(folder.file(path)).ok()?);
+    for path in dropped {
+        own.extend(opened(path).unwrap_or_default());
+    }
     for path in kept {
-        let model = Model::open(folder.file(path)).ok();
-        match model.and_then(|model| data(path, &model)) {
+        match opened(path) {
             Some(shared) => own.retain(|file| !shared.contains(file)),
             // What it reads is not known.
             None => own.clear(),

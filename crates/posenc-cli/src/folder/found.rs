@@ -48,12 +48,25 @@ impl Folder {
     /// When there is none.
     pub(crate) fn with_models(path: &Path) -> anyhow::Result<Self> {
         let folder = Self::read(path)?;
+        if let Some(snapshot) = folder.snapshot() {
+            let why = format!("is a repository of a cache; give a snapshot of it, as {snapshot}");
+            return named(path, Err(Failure::usage(why)));
+        }
         if folder.models.is_empty() {
             folder.check_stray()?;
             let why = "there is no model (*.onnx) in this folder";
             return named(path, Err(Failure::usage(why)));
         }
         Ok(folder)
+    }
+
+    /// A snapshot, where this is a repository of the Hugging Face cache.
+    fn snapshot(&self) -> Option<String> {
+        let is_inner = |name: &str| self.inner.iter().any(|inner| inner == Path::new(name));
+        let snapshots = Path::new("snapshots");
+        let of = |inner: &&PathBuf| inner.parent() == Some(snapshots);
+        let first = self.inner.iter().find(of)?;
+        (is_inner("blobs") && is_inner("refs")).then(|| self.file(first).display().to_string())
     }
 
     /// Refuses a folder with something that is neither a file nor a folder of it.
@@ -238,6 +251,12 @@ mod tests {
         assert_eq!(names(&found.models), ["model.onnx"]);
         assert_eq!(names(&found.others), ["inner", "own"]);
         assert!(found.check_stray().is_ok());
+        fs::create_dir(cache.join("refs")).unwrap();
+        let why = Folder::with_models(&cache).unwrap_err().to_string();
+        assert!(
+            why.ends_with("give a snapshot of it, as ".to_owned() + snapshot.to_str().unwrap()),
+            "{why}"
+        );
         let cases = [
             ("../../../secret", "outside of the folder"),
             ("gone", "a link to nowhere"),

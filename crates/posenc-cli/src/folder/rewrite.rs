@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use glob::Pattern;
 use posenc_encodings::inferred::Inferred;
 use posenc_ir::fingerprint_of;
 use posenc_ir::text::Weights;
@@ -40,9 +41,12 @@ struct Done {
 pub(crate) fn run(args: &Args, search: &Search, terminal: &Terminal) -> anyhow::Result<Exit> {
     let options = &args.output;
     let output = output(args)?;
-    let folder = Folder::with_models(&args.model)?;
+    let mut folder = Folder::with_models(&args.model)?;
     folder.check_stray()?;
-    staging::check(&folder.path, output)?;
+    let dropped = folder.drop_models(&args.drop)?;
+    if options.output.is_some() {
+        staging::check(&folder.path, output)?;
+    }
     let (chosen, excepted) = args.chosen.split(&folder)?;
     let request = named(&folder.path, args.request())?;
     request.check_supported().map_err(RewriteError::from)?;
@@ -110,6 +114,7 @@ pub(crate) fn run(args: &Args, search: &Search, terminal: &Terminal) -> anyhow::
     report.left_out = folder
         .hidden
         .iter()
+        .chain(&dropped)
         .map(|path| folder.file(path).display().to_string())
         .collect();
     let sources: Vec<(PathBuf, &posenc_ir::Model)> = models
@@ -118,7 +123,7 @@ pub(crate) fn run(args: &Args, search: &Search, terminal: &Terminal) -> anyhow::
         .map(|(path, model)| (path.clone(), model.as_ir()))
         .collect();
     let copied: Vec<PathBuf> = kept.iter().map(|(path, _)| path.clone()).collect();
-    let mut files = copies::files(&folder, &sources, &copied);
+    let mut files = copies::files(&folder, &sources, (&copied, &dropped));
     files.retain(|file| !configs.changes(file));
     report.files = files.len() - copied.len();
     if report.ok && !options.dry_run {
@@ -159,6 +164,8 @@ fn output(args: &Args) -> anyhow::Result<&Path> {
     }
     match &options.output {
         Some(output) => Ok(output),
+        // Nothing is written, and paths are those of the input.
+        None if options.dry_run => Ok(&args.model),
         None => refuse("the input is a folder; give a new folder with -o"),
     }
 }
@@ -205,8 +212,9 @@ fn plans<'a>(
 /// The error of one model, with a way to rewrite the others.
 fn hinted(error: &anyhow::Error, path: &Path) -> anyhow::Error {
     let note = format!(
-        "nothing was written, and --except '{}' would leave this model as it is",
-        glob::Pattern::escape(&path.display().to_string())
+        "nothing was written; --except '{path}' would leave this model as it is, and --drop '{path}' would \
+         leave it out",
+        path = Pattern::escape(&path.display().to_string())
     );
     match Exit::of(error) {
         Exit::Difference | Exit::Unsupported => Failure::with_note(error, &note).into(),

@@ -116,11 +116,14 @@ pub(super) fn rewritten(report: &Report, palette: Palette) -> String {
         text += &format!("left out  {}\n", one_line(hidden));
     }
     let models = counted(report.models.len(), "model");
-    let copied = counted(report.kept.len(), "model");
-    let files = counted(report.files, "other file");
+    let mut copied = vec![counted(report.files, "other file")];
+    if !report.kept.is_empty() {
+        copied.insert(0, counted(report.kept.len(), "model"));
+    }
+    let copied = copied.join(" and ");
     text += &match &report.output {
         Some(output) => format!(
-            "wrote {}: {models} rewritten, {copied} and {files} copied\n",
+            "wrote {}: {models} rewritten, {copied} copied\n",
             palette.bold(one_line(output))
         ),
         None if report.ok => "nothing was written\n".to_owned(),

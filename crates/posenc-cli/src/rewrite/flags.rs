@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::ArgAction;
+use glob::Pattern;
 use posenc_encodings::kind::{Form, Kind, Layout, Stack};
 use posenc_encodings::words::Word;
 use posenc_onnx::RewriteError;
@@ -22,6 +23,9 @@ use crate::value;
 ///
 /// The input is not changed unless --in-place is given, and the output appears only when it is
 /// complete. What is inserted is compared with its formula in f64 before anything is written.
+///
+/// Of a folder, all models are rewritten together into a new folder, or none is. The configurations that
+/// govern them follow, graphs that cannot encode a position are copied, and so are all other files.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -31,6 +35,10 @@ pub(crate) struct Args {
 
     #[command(flatten, next_help_heading = "Models of a folder")]
     pub(crate) chosen: Chosen,
+
+    /// Models of the folder that the new folder is not to have; repeatable
+    #[arg(long, value_name = "GLOB", help_heading = "Models of a folder")]
+    pub(crate) drop: Vec<Pattern>,
 
     #[command(flatten)]
     target: TargetArgs,
@@ -58,6 +66,8 @@ Examples:
     posenc-onnx rewrite model.onnx --scale yarn --factor 4 -o long.onnx --verify
   Follow a Hugging Face config:
     posenc-onnx rewrite model.onnx --hf-config config.json
+  Rewrite every model of a folder, with its configurations:
+    posenc-onnx rewrite folder --scale yarn --factor 4 -o folder-long
   Replace the encoding, with learned values from a file:
     posenc-onnx rewrite model.onnx --to t5-bias --params bias.safetensors";
 
@@ -163,7 +173,7 @@ pub(crate) struct OutputArgs {
         short,
         long,
         value_name = "OUT",
-        help = "File to write [default: <stem>.<kind>[-<scale>].onnx next to the input]"
+        help = "File to write [default: <stem>.<kind>[-<scale>].onnx next to the input]; of a folder, a new folder"
     )]
     pub(crate) output: Option<PathBuf>,
 
@@ -188,7 +198,7 @@ pub(crate) struct OutputArgs {
     add_position_ids: bool,
 
     /// Write the config.json that matches the result next to it, and update the lengths in
-    /// genai_config.json and tokenizer_config.json there
+    /// genai_config.json and tokenizer_config.json there; for a folder, only refuse what no config says
     #[arg(long, action = ArgAction::SetTrue)]
     pub(crate) write_config: bool,
 
@@ -236,10 +246,12 @@ impl Args {
             ("write-config", output.write_config),
             ("json", output.json),
             ("verify", checks.verify),
-            ("only or except", self.chosen.is_given()),
+            ("drop", !self.drop.is_empty()),
         ];
         let mut given = given.into_iter();
-        given.find_map(|(flag, is_given)| is_given.then_some(flag))
+        given
+            .find_map(|(flag, is_given)| is_given.then_some(flag))
+            .or(self.chosen.flag())
     }
 
     /// What the flags request.
