@@ -90,7 +90,7 @@ fn one_model_that_is_refused_stops_all() {
     }
     let site = Site::of_llama();
     site.model("other/model.onnx", "bert/dynamo");
-    site.refuses(&YARN, 2, "other/model.onnx: ");
+    site.refuses(&YARN, 4, "other/model.onnx: ");
     let site = Site::of_llama();
     let lstm = posenc_tests::shared::root().join("fixtures/bad/rnn-lstm.onnx");
     site.put("lstm.onnx", fs::read(lstm).unwrap());

@@ -198,7 +198,8 @@ pub(crate) struct OutputArgs {
     add_position_ids: bool,
 
     /// Write the config.json that matches the result next to it, and update the lengths in
-    /// genai_config.json and tokenizer_config.json there; for a folder, only refuse what no config says
+    /// genai_config.json and tokenizer_config.json there; the configurations of a folder follow without it, and with it, what none can say is
+    /// refused
     #[arg(long, action = ArgAction::SetTrue)]
     pub(crate) write_config: bool,
 
