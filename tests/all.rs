@@ -5,6 +5,7 @@
 mod damage;
 mod examples;
 mod extend;
+mod folders;
 mod form;
 mod fuzz;
 mod grouped;

@@ -118,6 +118,17 @@ fn workplace(line: &str) -> TempDir {
     let heads = model.truth()["attention"]["heads"].as_u64().unwrap();
     let bias = at("bias.safetensors");
     safetensors::random(&bias, "relative_attention_bias", [32, heads]);
+    if line.contains(" folder") {
+        fs::create_dir_all(at("folder/onnx")).unwrap();
+        copy("llama/dynamo", "folder/onnx/model.onnx");
+        copy("llama/torchscript", "folder/b.onnx");
+        fs::write(at("folder/config.json"), config.to_string()).unwrap();
+    }
+    if line.contains("folder-long") && !line.contains("-o folder-long") {
+        let flags = "rewrite folder --scale yarn --factor 4 -o folder-long";
+        let made = binary::run_in(folder.path(), &[], flags.split(' '));
+        assert_eq!(made.code, 0, "{}", made.stderr);
+    }
     if line.contains("--all") {
         fs::write(at("posenc.toml"), project()).unwrap();
     }

@@ -62,7 +62,7 @@ def test_an_unknown_keyword_names_near_ones() -> None:
 def test_keywords_are_the_flags_of_rewrite(cli: Cli) -> None:
     text = cli("rewrite", "--help").stdout
     flags = {word.strip(" ,.").partition("=")[0][2:] for word in text.replace("[", " ").split() if word.startswith("--")}
-    output = {"output", "in-place", "external-data", "dry-run", "diff", "verify", "json"}
+    output = {"output", "only", "except", "drop", "in-place", "external-data", "dry-run", "diff", "verify", "json"}
     other = {"color", "quiet", "verbose", "help"}
     keywords = {name.replace("_", "-") for name, *_ in _native.options()}
     assert {flag for flag in flags if flag} - output - other <= keywords

@@ -51,6 +51,14 @@ impl Failure {
         }
     }
 
+    /// There is nothing to work on.
+    pub(crate) fn nothing(sentence: impl Into<String>) -> Self {
+        Self {
+            exit: Exit::Difference,
+            sentence: sentence.into(),
+        }
+    }
+
     /// The model lacks something.
     pub(crate) fn model(sentence: impl Into<String>) -> Self {
         Self {
@@ -77,6 +85,14 @@ impl Failure {
             } else {
                 format!("{file}: {sentence}")
             },
+        }
+    }
+
+    /// The same exit code as `cause`, with its sentence in other words.
+    pub(crate) fn reworded(cause: &anyhow::Error, reword: impl FnOnce(String) -> String) -> Self {
+        Self {
+            exit: Exit::of(cause),
+            sentence: reword(sentence(cause)),
         }
     }
 
@@ -117,6 +133,15 @@ impl Exit {
             .chain()
             .find_map(Self::of_cause)
             .unwrap_or(Self::Model)
+    }
+
+    /// The one that says more: what could not be read counts more than what differs.
+    pub(crate) fn or_worse(self, other: Self) -> Self {
+        if other as u8 > self as u8 {
+            other
+        } else {
+            self
+        }
     }
 
     fn of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Self> {

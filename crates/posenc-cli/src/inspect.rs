@@ -2,7 +2,7 @@
 
 mod html;
 mod limits;
-mod text;
+pub(crate) mod text;
 
 pub(crate) use html::{found, marks};
 pub(crate) use limits::limits;
@@ -17,6 +17,7 @@ use posenc_onnx::{Model, RewriteError};
 
 use crate::exit::Exit;
 use crate::files;
+use crate::folder::Chosen;
 use crate::model;
 use crate::progress::Progress;
 use crate::terminal::Terminal;
@@ -26,13 +27,16 @@ use crate::value;
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Model to read
+    /// Model to read, or folder of models
     #[arg(value_name = "MODEL")]
-    model: PathBuf,
+    pub(crate) model: PathBuf,
+
+    #[command(flatten)]
+    pub(crate) chosen: Chosen,
 
     /// Write JSON to stdout
     #[arg(long)]
-    json: bool,
+    pub(crate) json: bool,
 
     /// Also hash the whole file, which reads every byte of it
     #[arg(long)]
@@ -44,11 +48,11 @@ pub(crate) struct Args {
 
     /// List the candidates that were rejected, and why
     #[arg(long)]
-    explain: bool,
+    pub(crate) explain: bool,
 
     /// Write a report with plots as a web page
     #[arg(long, value_name = "FILE.html")]
-    report: Option<PathBuf>,
+    pub(crate) report: Option<PathBuf>,
 
     /// Role of an input that cannot be inferred
     #[arg(long, value_name = "NAME=ROLE", value_parser = value::named::<InputRole>)]
@@ -60,31 +64,17 @@ Examples:
   posenc-onnx inspect model.onnx
   posenc-onnx inspect model.onnx --explain
   posenc-onnx inspect model.onnx --report model.html
+  posenc-onnx inspect folder --except b.onnx
   posenc-onnx inspect model.onnx --json | jq '.encodings[].params'";
 
 /// Prints what was found.
 pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
+    args.chosen.check_single(&args.model)?;
     if let Some(page) = &args.report {
         files::check_report(page, &[&args.model])?;
     }
     let progress = Progress::start(terminal, format!("reading {}", args.model.display()));
-    let model = model::named(&args.model, Model::open(&args.model))?;
-    let roles = args.input_role.iter().cloned().collect();
-    let model = model::named(
-        &args.model,
-        model.with_input_roles(roles).map_err(RewriteError::from),
-    )?;
-    progress.now(format!("inspecting {}", args.model.display()));
-    let mut report = report(&model)?;
-    if args.hash {
-        report.model.sha256 = Some(model.as_ir().sha256());
-    }
-    if let Some(path) = &args.hf_config {
-        model::named(path, consult(&mut report, path))?;
-    }
-    if !args.explain {
-        report.refused = None;
-    }
+    let (model, report) = args.read(&args.model, &progress)?;
     if let Some(page) = &args.report {
         files::write_report(page, &html::html(&report, &model))?;
     }
@@ -95,6 +85,37 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
         terminal.print(text::text(&report, terminal.out))?;
     }
     Ok(Exit::Done)
+}
+
+impl Args {
+    /// A model, and what was found in it.
+    ///
+    /// # Errors
+    /// When it cannot be read, or does not fit the flags.
+    pub(crate) fn read(
+        &self,
+        path: &Path,
+        progress: &Progress,
+    ) -> anyhow::Result<(Model, Inspect)> {
+        let model = model::named(path, Model::open(path))?;
+        let roles = self.input_role.iter().cloned().collect();
+        let model = model::named(
+            path,
+            model.with_input_roles(roles).map_err(RewriteError::from),
+        )?;
+        progress.now(format!("inspecting {}", path.display()));
+        let mut report = report(&model)?;
+        if self.hash {
+            report.model.sha256 = Some(model.as_ir().sha256());
+        }
+        if let Some(path) = &self.hf_config {
+            model::named(path, consult(&mut report, path))?;
+        }
+        if !self.explain {
+            report.refused = None;
+        }
+        Ok((model, report))
+    }
 }
 
 /// What was found, with the warnings about the file.

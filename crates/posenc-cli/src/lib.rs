@@ -11,6 +11,7 @@ mod diff;
 mod exit;
 mod files;
 mod flag_names;
+mod folder;
 mod inspect;
 mod man;
 mod model;
@@ -136,7 +137,11 @@ fn carry_out(cli: &Cli, search: &Search) -> Exit {
     };
     let terminal = Terminal::new(cli.color, verbosity);
     let done = match &cli.command {
+        Command::Inspect(args) if args.model.is_dir() => folder::inspect::run(args, &terminal),
         Command::Inspect(args) => inspect::run(args, &terminal),
+        Command::Rewrite(args) if args.model.is_dir() => {
+            folder::rewrite::run(args, search, &terminal)
+        }
         Command::Rewrite(args) => rewrite::run(args, search, &terminal),
         Command::Verify(args) => verify::run(args, search, &terminal),
         Command::Print(args) => print::run(args, &terminal),

@@ -28,6 +28,11 @@ pub(crate) use flags::Args;
 pub(crate) fn run(args: &Args, search: &Search, terminal: &Terminal) -> anyhow::Result<Exit> {
     let input = &args.model;
     let options = &args.output;
+    args.chosen.check_single(input)?;
+    if !args.drop.is_empty() {
+        let why = "--drop leaves out models of a folder, and this is a file; remove it";
+        return model::named(input, Err(Failure::usage(why)));
+    }
     let read = args.files();
     let request = model::named(input, args.request())?;
     request.check_supported().map_err(RewriteError::from)?;

@@ -1,6 +1,8 @@
 //! `verify`: runs models and compares the results.
 
 mod all;
+mod cases;
+mod folders;
 mod html;
 mod inputs;
 mod junit;
@@ -19,7 +21,7 @@ use posenc_onnx::report::Verify;
 use posenc_onnx::verify::{Bisect, verify};
 
 use crate::backend::Choice;
-use crate::exit::Exit;
+use crate::exit::{Exit, Failure};
 use crate::files;
 use crate::model;
 use crate::places::Search;
@@ -42,11 +44,11 @@ use text::Detail;
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Model to run
+    /// Model to run, or folder of models
     #[arg(value_name = "MODEL", required_unless_present = "all")]
     model: Option<PathBuf>,
 
-    /// Model to compare it with
+    /// Model to compare it with; of two folders, the models of one path
     #[arg(value_name = "OTHER")]
     other: Option<PathBuf>,
 
@@ -106,6 +108,7 @@ Examples:
   posenc-onnx verify long.onnx --provider tract --provider cpu
   posenc-onnx verify a.onnx b.onnx --lengths 1,64,128 --bisect
   posenc-onnx verify long.onnx --report long.html
+  posenc-onnx verify folder folder-long
   posenc-onnx verify --all --junit verify.xml
 
 With --all, posenc.toml names models, their rewrites by the flags of rewrite, and settings. A rewrite whose
@@ -134,13 +137,16 @@ Exit codes:
 /// Compares and prints the result.
 pub(crate) fn run(args: &Args, search: &Search, terminal: &Terminal) -> anyhow::Result<Exit> {
     if args.all {
-        let output = all::Output {
+        let output = cases::Output {
             json: args.json,
             junit: args.junit.as_deref(),
         };
         return all::run((&args.settings(), args.bisect()), &output, search, terminal);
     }
     let path = args.model.as_deref().unwrap_or(Path::new(""));
+    if path.is_dir() {
+        return args.folders(path, search, terminal);
+    }
     let read = [Some(path), args.other.as_deref(), args.inputs.as_deref()];
     let read: Vec<&Path> = read.into_iter().flatten().collect();
     for report in args.report.iter().chain(&args.junit) {
@@ -208,6 +214,30 @@ fn page(
 }
 
 impl Args {
+    /// Verifies the models of a folder.
+    fn folders(&self, folder: &Path, search: &Search, terminal: &Terminal) -> anyhow::Result<Exit> {
+        for (flag, is_given) in [
+            ("--inputs", self.inputs.is_some()),
+            ("--report", self.report.is_some()),
+        ] {
+            if is_given {
+                let why = format!("{flag} is for one model, and this is a folder; remove it");
+                return model::named(folder, Err(Failure::usage(why)));
+            }
+        }
+        let output = cases::Output {
+            json: self.json,
+            junit: self.junit.as_deref(),
+        };
+        let settings = self.settings();
+        let how = cases::How {
+            bisect: self.bisect(),
+            runtimes: Runtimes::open(&settings.provider, search)?,
+            settings,
+        };
+        folders::run((folder, self.other.as_deref()), &how, &output, terminal)
+    }
+
     /// What the flags say of runs and bounds.
     fn settings(&self) -> Settings {
         Settings {

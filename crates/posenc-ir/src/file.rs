@@ -16,7 +16,9 @@ mod replace;
 mod write;
 
 #[cfg(not(target_family = "wasm"))]
-pub(crate) use data::{copy_to, link_as};
+pub use data::copy_to;
+#[cfg(not(target_family = "wasm"))]
+pub(crate) use data::link_as;
 pub(crate) use path::folder;
 pub use replace::write_file;
 

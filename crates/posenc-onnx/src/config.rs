@@ -14,6 +14,7 @@ mod tables;
 #[cfg(test)]
 mod tests;
 mod text;
+mod together;
 mod told;
 
 pub use change::ConfigChange;

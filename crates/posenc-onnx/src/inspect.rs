@@ -3,6 +3,8 @@
 pub(crate) mod consult;
 mod entries;
 pub(crate) mod figures;
+pub(crate) mod positionless;
+mod shared;
 
 use posenc_ir::Model;
 use serde_json::{Map, Value, json};

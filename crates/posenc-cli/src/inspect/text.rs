@@ -13,7 +13,7 @@ const LEFT: Align = Align::Left;
 const RIGHT: Align = Align::Right;
 
 /// The whole report.
-pub(super) fn text(report: &Inspect, palette: Palette) -> String {
+pub(crate) fn text(report: &Inspect, palette: Palette) -> String {
     let mut text = model(&report.model, palette);
     section("Encodings", &mut text, palette);
     text += &encodings(&report.encodings).text_or_none(palette);
@@ -131,6 +131,14 @@ pub(crate) fn encodings(encodings: &[Encoding]) -> Columns {
         }
     }
     columns
+}
+
+/// An encoding in one line.
+pub(crate) fn encoding(e: &Encoding) -> String {
+    match words(e.kind, &e.params) {
+        about if about.is_empty() => e.kind.to_string(),
+        about => format!("{} ({about})", e.kind),
+    }
 }
 
 /// What the columns of encodings mean.

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::ArgAction;
+use glob::Pattern;
 use posenc_encodings::kind::{Form, Kind, Layout, Stack};
 use posenc_encodings::words::Word;
 use posenc_onnx::RewriteError;
@@ -14,6 +15,7 @@ use posenc_onnx::request::{
 use super::external::ExternalData;
 use super::family::FamilyArgs;
 use crate::exit::Failure;
+use crate::folder::Chosen;
 use crate::rope::{self, RopeArgs, ScalingArgs};
 use crate::value;
 
@@ -21,12 +23,22 @@ use crate::value;
 ///
 /// The input is not changed unless --in-place is given, and the output appears only when it is
 /// complete. What is inserted is compared with its formula in f64 before anything is written.
+///
+/// Of a folder, all models are rewritten together into a new folder, or none is. The configurations that
+/// govern them follow, graphs that cannot encode a position are copied, and so are all other files.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Model to read
+    /// Model to read, or folder of which all models are rewritten together
     #[arg(value_name = "MODEL")]
-    pub(super) model: PathBuf,
+    pub(crate) model: PathBuf,
+
+    #[command(flatten, next_help_heading = "Models of a folder")]
+    pub(crate) chosen: Chosen,
+
+    /// Models of the folder that the new folder is not to have; repeatable
+    #[arg(long, value_name = "GLOB", help_heading = "Models of a folder")]
+    pub(crate) drop: Vec<Pattern>,
 
     #[command(flatten)]
     target: TargetArgs,
@@ -41,10 +53,10 @@ pub(crate) struct Args {
     tables: TableArgs,
 
     #[command(flatten)]
-    pub(super) output: OutputArgs,
+    pub(crate) output: OutputArgs,
 
     #[command(flatten)]
-    pub(super) checks: CheckArgs,
+    pub(crate) checks: CheckArgs,
 }
 
 const EXAMPLES: &str = "\
@@ -54,6 +66,8 @@ Examples:
     posenc-onnx rewrite model.onnx --scale yarn --factor 4 -o long.onnx --verify
   Follow a Hugging Face config:
     posenc-onnx rewrite model.onnx --hf-config config.json
+  Rewrite every model of a folder, with its configurations:
+    posenc-onnx rewrite folder --scale yarn --factor 4 -o folder-long
   Replace the encoding, with learned values from a file:
     posenc-onnx rewrite model.onnx --to t5-bias --params bias.safetensors";
 
@@ -154,39 +168,40 @@ struct TableArgs {
 /// What is written, and where.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Output")]
-pub(super) struct OutputArgs {
+pub(crate) struct OutputArgs {
     #[arg(
         short,
         long,
         value_name = "OUT",
-        help = "File to write [default: <stem>.<kind>[-<scale>].onnx next to the input]"
+        help = "File to write [default: <stem>.<kind>[-<scale>].onnx next to the input]; of a folder, a new folder"
     )]
-    pub(super) output: Option<PathBuf>,
+    pub(crate) output: Option<PathBuf>,
 
     /// Allow the output to replace the input
     #[arg(long, action = ArgAction::SetTrue)]
-    pub(super) in_place: bool,
+    pub(crate) in_place: bool,
 
     /// What becomes of tensors in other files
     #[arg(long, value_name = "MODE", value_parser = value::word::<ExternalData>(), default_value = "auto")]
-    pub(super) external_data: ExternalData,
+    pub(crate) external_data: ExternalData,
 
     /// Write nothing
     #[arg(long, action = ArgAction::SetTrue)]
-    pub(super) dry_run: bool,
+    pub(crate) dry_run: bool,
 
     /// Print the change of the graph as a diff of its text
     #[arg(long, action = ArgAction::SetTrue, conflicts_with = "json")]
-    pub(super) diff: bool,
+    pub(crate) diff: bool,
 
     /// Add an input with position ids
     #[arg(long, action = ArgAction::SetTrue)]
     add_position_ids: bool,
 
     /// Write the config.json that matches the result next to it, and update the lengths in
-    /// genai_config.json and tokenizer_config.json there
+    /// genai_config.json and tokenizer_config.json there; the configurations of a folder follow without it, and with it, what none can say is
+    /// refused
     #[arg(long, action = ArgAction::SetTrue)]
-    pub(super) write_config: bool,
+    pub(crate) write_config: bool,
 
     /// Write nodes in an order of computation, where the input does not
     #[arg(long, action = ArgAction::SetTrue)]
@@ -194,16 +209,16 @@ pub(super) struct OutputArgs {
 
     /// Write JSON to stdout
     #[arg(long, action = ArgAction::SetTrue)]
-    pub(super) json: bool,
+    pub(crate) json: bool,
 }
 
 /// What is checked.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Checks")]
-pub(super) struct CheckArgs {
+pub(crate) struct CheckArgs {
     /// Fail if no runtime can compare what was inserted with its formula; none inserts nothing
     #[arg(long, action = ArgAction::SetTrue)]
-    pub(super) verify: bool,
+    pub(crate) verify: bool,
 
     /// Scale what is already scaled, or undo a scaling
     #[arg(long, action = ArgAction::SetTrue)]
@@ -232,16 +247,19 @@ impl Args {
             ("write-config", output.write_config),
             ("json", output.json),
             ("verify", checks.verify),
+            ("drop", !self.drop.is_empty()),
         ];
         let mut given = given.into_iter();
-        given.find_map(|(flag, is_given)| is_given.then_some(flag))
+        given
+            .find_map(|(flag, is_given)| is_given.then_some(flag))
+            .or(self.chosen.flag())
     }
 
     /// What the flags request.
     ///
     /// # Errors
     /// When a file that they name cannot be read.
-    pub(super) fn request(&self) -> anyhow::Result<Request> {
+    pub(crate) fn request(&self) -> anyhow::Result<Request> {
         let Self { target, tables, .. } = self;
         if target.target.is_some() && matches!(target.form, Some(FormWish(None))) {
             let why = "--form keep leaves every rotation as it is, and --target changes those that the runtime \

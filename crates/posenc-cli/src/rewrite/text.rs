@@ -14,7 +14,7 @@ const LEFT: Align = Align::Left;
 const RIGHT: Align = Align::Right;
 
 /// The whole report.
-pub(super) fn text(report: &Rewrite, palette: Palette) -> String {
+pub(crate) fn text(report: &Rewrite, palette: Palette) -> String {
     let mut text = format!("{}\n", palette.bold(&report.input.path));
     if !report.inferred.is_empty() {
         section("Inferred", &mut text, palette);
@@ -75,7 +75,7 @@ pub(crate) fn guarantee(guarantee: Guarantee) -> String {
 }
 
 /// A line for each change of a configuration.
-pub(super) fn configs(files: &[ConfigFile]) -> Vec<String> {
+pub(crate) fn configs(files: &[ConfigFile]) -> Vec<String> {
     let mut lines = vec![];
     for file in files {
         let path = one_line(&file.path);
@@ -94,7 +94,7 @@ fn section(title: &str, text: &mut String, palette: Palette) {
     *text += &format!("\n{}\n", palette.bold(title));
 }
 
-fn lower(sentence: &str) -> String {
+pub(crate) fn lower(sentence: &str) -> String {
     let mut chars = sentence.chars();
     let first = chars.next().map(|c| c.to_lowercase().to_string());
     first.unwrap_or_default() + chars.as_str()
@@ -143,7 +143,7 @@ pub(crate) fn counts(edits: &[Edit]) -> String {
 }
 
 /// A kind and its parameters, or several.
-fn describe(value: &Value) -> String {
+pub(crate) fn describe(value: &Value) -> String {
     let Value::Object(params) = value else {
         return match value {
             Value::Null => "none".to_owned(),

@@ -16,7 +16,6 @@ fn a_file_that_is_no_model_is_exit_3_and_named() {
             "missing",
             folder.path().join("absent.onnx").display().to_string(),
         ),
-        ("a folder", folder.path().display().to_string()),
         ("empty", folder.file("empty.onnx", "")),
         ("text", folder.file("page.onnx", "<!doctype html><html>")),
         (
@@ -35,6 +34,14 @@ fn a_file_that_is_no_model_is_exit_3_and_named() {
             ran.failed(3, &what);
             assert!(ran.err.contains(path.as_str()), "{what}: {}", ran.err);
         }
+    }
+    // `inspect` reads every model of a folder, and says what it could not read.
+    let path = folder.path().display().to_string();
+    run(["print", &path]).failed(3, "print: a folder");
+    let ran = run(["inspect", &path, "--json"]);
+    assert_eq!(ran.code, 3, "{}", ran.err);
+    for (what, path) in &cases[1..] {
+        assert!(ran.out.contains(path.as_str()), "{what}: {}", ran.out);
     }
 }
 

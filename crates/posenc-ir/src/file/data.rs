@@ -23,7 +23,7 @@ pub(crate) fn link_as(from: &Path, to: &Path) -> Result<()> {
 ///
 /// # Errors
 /// When `to` exists (`AlreadyExists`) or cannot be written. No partial file is left.
-pub(crate) fn copy_to(from: &Path, to: &Path) -> Result<()> {
+pub fn copy_to(from: &Path, to: &Path) -> Result<()> {
     let source = map::open(from)?;
     let failed = |e| Error::io(to, e);
     if clone(&source, to).map_err(failed)? {

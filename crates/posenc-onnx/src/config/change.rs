@@ -10,6 +10,12 @@ use crate::request::hf_config::HfConfigError;
 /// The key of the length in a `tokenizer_config.json`.
 const TOKENIZER: [&str; 1] = ["model_max_length"];
 
+/// The key of the length in a `generation_config.json`.
+const GENERATION: [&str; 1] = ["max_length"];
+
+/// The key of the length in a `sentence_bert_config.json`.
+const SENTENCES: [&str; 1] = ["max_seq_length"];
+
 /// The keys of the length in a `genai_config.json`, within their objects.
 const GENAI: [(&str, &str); 2] = [("model", "context_length"), ("search", "max_length")];
 
@@ -30,8 +36,8 @@ const GENAI: [(&str, &str); 2] = [("model", "context_length"), ("search", "max_l
 pub struct ConfigChange {
     value: Value,
     changes: Map<String, Value>,
-    warnings: Vec<String>,
-    lengths: Lengths,
+    pub(super) warnings: Vec<String>,
+    pub(super) lengths: Lengths,
 }
 
 impl ConfigChange {
@@ -97,7 +103,8 @@ impl ConfigChange {
         text::text(&self.value)
     }
 
-    /// The same lengths in a `tokenizer_config.json`: `model_max_length`, where it is the old length.
+    /// The same lengths in a `tokenizer_config.json`: `model_max_length`, where it is the old length, or
+    /// longer than the new one.
     ///
     /// # Errors
     /// JSON that is no object.
@@ -113,13 +120,58 @@ impl ConfigChange {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn tokenizer_config(&self, old: &Value) -> Result<Self, Refusal> {
+        self.beside(old, &TOKENIZER)
+    }
+
+    /// The same lengths in a `generation_config.json`: `max_length`, where it is the old length, or longer
+    /// than the new one.
+    ///
+    /// # Errors
+    /// JSON that is no object.
+    ///
+    /// ```
+    /// # use posenc_onnx::{Model, Rescale};
+    /// # use serde_json::json;
+    /// let model = Model::open("../../fixtures/mini/rope/model.onnx")?;
+    /// let done = model.plan(Rescale::linear(4.0).original_length(64))?.apply()?;
+    /// let change = done.config(&json!({"max_position_embeddings": 64}))?;
+    /// let generation = change.generation_config(&json!({"max_length": 64, "top_k": 64}))?;
+    /// assert_eq!(generation.value(), &json!({"max_length": 256, "top_k": 64}));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn generation_config(&self, old: &Value) -> Result<Self, Refusal> {
+        self.beside(old, &GENERATION)
+    }
+
+    /// The same lengths in a `sentence_bert_config.json`: `max_seq_length`, where it is the old length, or
+    /// longer than the new one.
+    ///
+    /// # Errors
+    /// JSON that is no object.
+    ///
+    /// ```
+    /// # use posenc_onnx::{Model, Rescale};
+    /// # use serde_json::json;
+    /// let model = Model::open("../../fixtures/mini/rope/model.onnx")?;
+    /// let done = model.plan(Rescale::linear(4.0).original_length(64))?.apply()?;
+    /// let change = done.config(&json!({"max_position_embeddings": 64}))?;
+    /// let shorter = json!({"max_seq_length": 50});
+    /// assert!(change.sentence_bert_config(&shorter)?.changes().is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn sentence_bert_config(&self, old: &Value) -> Result<Self, Refusal> {
+        self.beside(old, &SENTENCES)
+    }
+
+    /// What becomes of a file whose keys are bounded by the length of the model.
+    fn beside(&self, old: &Value, keys: &[&str]) -> Result<Self, Refusal> {
         let mut new = object(old)?.clone();
-        self.lengths.edit(&mut new, &TOKENIZER);
+        self.lengths.edit_bounded(&mut new, keys);
         Ok(Self::new(old, new, self.lengths.clone()))
     }
 
     /// The same lengths in a `genai_config.json`: `model.context_length` and `search.max_length`,
-    /// where they are the old length.
+    /// where they are the old length, or longer than the new one.
     ///
     /// # Errors
     /// JSON that is no object.
@@ -139,7 +191,7 @@ impl ConfigChange {
         let mut new = object(old)?.clone();
         for (inner, key) in GENAI {
             if let Some(Value::Object(inner)) = new.get_mut(inner) {
-                self.lengths.edit(inner, &[key]);
+                self.lengths.edit_bounded(inner, &[key]);
             }
         }
         Ok(Self::new(old, new, self.lengths.clone()))

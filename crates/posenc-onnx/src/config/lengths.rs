@@ -126,6 +126,33 @@ impl Lengths {
         edited
     }
 
+    /// The new length in place of the old one in these keys, and of one that the new length does not reach:
+    /// they are bounded by the length of the model.
+    pub(super) fn edit_bounded(&self, config: &mut Map<String, Value>, keys: &[&str]) {
+        self.edit(config, keys);
+        for key in keys {
+            let Some(value) = config.get_mut(*key) else {
+                continue;
+            };
+            let number = value.as_u64().and_then(|n| usize::try_from(n).ok());
+            let is_beyond = |span: &&Span, number| span.new < number && number < span.old;
+            let span = number.and_then(|n| self.spans.iter().find(|span| is_beyond(span, n)));
+            if let Some(span) = span {
+                *value = span.new.into();
+            }
+        }
+    }
+
+    /// The lengths of several graphs of one model.
+    pub(super) fn union<'a>(all: impl Iterator<Item = &'a Self>) -> Self {
+        let mut union = Self::default();
+        for lengths in all {
+            lengths.spans.iter().for_each(|span| union.add(*span));
+            union.kept.extend(&lengths.kept);
+        }
+        union
+    }
+
     /// What a user should know of lengths in a config whose objects were edited so.
     pub(super) fn warnings(&self, edited: &[Edited]) -> Vec<String> {
         let mut warnings = vec![];

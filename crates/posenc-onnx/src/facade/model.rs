@@ -12,6 +12,7 @@ use crate::error::{Refusal, RewriteError};
 use crate::graph::ports::given;
 use crate::inspect::figures::figures;
 use crate::inspect::inspect;
+use crate::inspect::positionless;
 use crate::report::{Figure, Inspect};
 use crate::request::{InputRole, Request, check_custom, roles};
 use crate::rewrite;
@@ -165,6 +166,21 @@ impl Model {
     /// The example of [`Figure`] calls it.
     pub fn figures(&self) -> Vec<Figure> {
         figures(&self.model, &self.options())
+    }
+
+    /// Whether nothing in the graph can encode a position, as in one that only looks up embeddings. It is
+    /// `false` where something that may do so was not read.
+    ///
+    /// ```
+    /// # use posenc_onnx::Model;
+    /// let is_without = |name| -> Result<bool, Box<dyn std::error::Error>> {
+    ///     Ok(Model::open(format!("../../fixtures/mini/{name}/model.onnx"))?.encodes_no_position())
+    /// };
+    /// assert!(is_without("none")? && !is_without("rope")? && !is_without("conv")?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn encodes_no_position(&self) -> bool {
+        positionless::encodes_no_position(&self.model, &self.options())
     }
 
     /// How the model is detected.

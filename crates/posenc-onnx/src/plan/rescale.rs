@@ -328,7 +328,7 @@ impl<'a> Planner<'a> {
                 None => config.max_position().map_err(refuse)?,
             };
             if let Some(length) = length {
-                return Ok(Some((length, "config.json next to the model".into())));
+                return Ok(Some((length, source.place().to_owned())));
             }
         }
         let is_of_graph = |l: &&crate::report::Limit| l.cause != LimitCause::Runtime;

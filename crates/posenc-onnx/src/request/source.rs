@@ -25,6 +25,8 @@ pub struct Config {
     name: String,
     /// The text, or why the file cannot be read.
     text: Result<String, String>,
+    /// Whether it was found in the folder of the model.
+    is_next_to: bool,
 }
 
 impl Config {
@@ -58,7 +60,10 @@ impl Config {
     /// ```
     pub fn next_to(model: impl AsRef<Path>) -> Option<Self> {
         let path = model.as_ref().parent()?.join("config.json");
-        path.is_file().then(|| Self::deferred(&path))
+        path.is_file().then(|| Self {
+            is_next_to: true,
+            ..Self::deferred(&path)
+        })
     }
 
     /// A text that was read before.
@@ -73,6 +78,7 @@ impl Config {
         Self {
             name: name.into(),
             text: Ok(text.into()),
+            is_next_to: false,
         }
     }
 
@@ -80,6 +86,7 @@ impl Config {
         Self {
             name: path.display().to_string(),
             text: std::fs::read_to_string(path).map_err(|e| e.to_string()),
+            is_next_to: false,
         }
     }
 
@@ -91,6 +98,15 @@ impl Config {
     /// ```
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Where a value of it comes from, for people.
+    pub(crate) fn place(&self) -> &str {
+        if self.is_next_to {
+            "config.json next to the model"
+        } else {
+            &self.name
+        }
     }
 
     /// What the config says.

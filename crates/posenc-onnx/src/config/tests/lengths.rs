@@ -38,6 +38,33 @@ fn a_longer_table_is_a_longer_config() {
     assert_eq!(json!(done.changes()), json!({"n_positions": [64, 128]}));
 }
 
+#[test]
+fn a_shorter_length_bounds_what_is_next_to_the_config() {
+    let shorter = Lengths {
+        spans: vec![Span::of_model(64, 32)],
+        ..Lengths::default()
+    };
+    let longer = Lengths {
+        spans: vec![Span::of_model(64, 128)],
+        ..Lengths::default()
+    };
+    let key = "max_seq_length";
+    // The old length, one that is too long now, ones that are reached, and one that was no bound before.
+    for (old, short, long) in [
+        (64, 32, 128),
+        (50, 32, 50),
+        (32, 32, 32),
+        (20, 20, 20),
+        (100, 100, 100),
+    ] {
+        for (lengths, want) in [(&shorter, short), (&longer, long)] {
+            let mut config = json!({ key: old });
+            lengths.edit_bounded(config.as_object_mut().unwrap(), &[key]);
+            assert_eq!(config[key], want, "{old} by {lengths:?}");
+        }
+    }
+}
+
 /// The clamps of Wav2Vec2-BERT, and what a table has that is not clamped.
 #[test]
 fn farther_distances_are_those_of_the_config() {

@@ -1,0 +1,15 @@
+//! Whole folders: the models below one, and the files that belong to them.
+
+mod chosen;
+mod configs;
+mod copies;
+mod counterparts;
+mod found;
+pub(crate) mod inspect;
+mod report;
+pub(crate) mod rewrite;
+mod staging;
+mod text;
+
+pub(crate) use chosen::Chosen;
+pub(crate) use found::Folder;

@@ -1,0 +1,76 @@
+//! `inspect` of a folder.
+
+use std::path::{Path, PathBuf};
+
+use posenc_onnx::report::{Inspect, SCHEMA};
+
+use super::Folder;
+use super::counterparts::Counterparts;
+use super::report::{Found, Problem};
+use super::text;
+use crate::exit::{Exit, Failure, sentence};
+use crate::inspect::Args;
+use crate::inspect::text::text as whole;
+use crate::model::named;
+use crate::progress::Progress;
+use crate::terminal::{Terminal, Verbosity};
+
+/// Prints what was found in every model of a folder.
+pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
+    if args.report.is_some() {
+        let why = "a page shows one model, and this is a folder; remove --report";
+        return named(&args.model, Err(Failure::usage(why)));
+    }
+    let folder = Folder::with_models(&args.model)?;
+    let (chosen, _) = args.chosen.split(&folder)?;
+    let progress = Progress::start(terminal, format!("reading {}", folder.path.display()));
+    let mut models: Vec<(PathBuf, Inspect)> = vec![];
+    let (mut errors, mut exit) = (vec![], Exit::Done);
+    for path in chosen {
+        let file = folder.file(&path);
+        progress.now(format!("reading {}", file.display()));
+        match args.read(&file, &progress) {
+            Ok((_, report)) => models.push((path, report)),
+            Err(error) => {
+                exit = exit.or_worse(Exit::of(&error));
+                errors.push(Problem::of(&file, sentence(&error)));
+            }
+        }
+    }
+    drop(progress);
+    let is_model = |path: &Path| {
+        path.extension()
+            .is_some_and(|e| e.eq_ignore_ascii_case("onnx"))
+    };
+    for (path, why) in folder.stray.iter().filter(|(path, _)| is_model(path)) {
+        let file = folder.file(path);
+        errors.push(Problem::of(&file, format!("{}: {why}", file.display())));
+        exit = exit.or_worse(Exit::Model);
+    }
+    let counterparts = Counterparts::of(&folder, &models);
+    let names = |group: &Vec<usize>| {
+        let paths = group.iter().map(|at| folder.file(&models[*at].0));
+        paths.map(|path| path.display().to_string()).collect()
+    };
+    let groups = counterparts.groups.iter().filter(|group| group.len() > 1);
+    let found = Found {
+        schema: SCHEMA,
+        folder: folder.path.display().to_string(),
+        models: models.iter().map(|(_, report)| report).collect(),
+        shared: groups.map(names).collect(),
+        disagreements: counterparts.disagreements,
+        errors,
+    };
+    if args.json {
+        terminal.print_json(&found)?;
+        return Ok(exit);
+    }
+    let mut text = text::found(&found, terminal.out);
+    if args.explain || terminal.verbosity() == Verbosity::Verbose {
+        for (_, report) in &models {
+            text += &format!("\n{}", whole(report, terminal.out));
+        }
+    }
+    terminal.print(text)?;
+    Ok(exit)
+}
