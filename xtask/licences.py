@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """licences.py PACKAGE TARGET OUT: writes the licences of everything that PACKAGE is built from for TARGET into OUT.
 
-Texts that several crates share are printed once. A crate without a licence in its manifest is an error; one without
-a file of its licence is listed with the name of the licence.
+Texts that several crates share are printed once. A crate whose licence deny.toml does not allow is an error; one
+without a file of its licence is listed with the name of the licence.
 """
 
 import collections
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -20,9 +21,10 @@ def main():
     command = [os.environ.get("CARGO", "cargo"), "metadata", "--format-version", "1", "--locked", "--filter-platform", target]
     metadata = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
     crates = sorted(built(metadata, package), key=lambda crate: (crate["name"], crate["version"]))
-    unnamed = [crate["name"] for crate in crates if not (crate["license"] or crate["license_file"])]
-    if unnamed:
-        sys.exit(f"no licence is declared by {', '.join(unnamed)}")
+    known = allowed(pathlib.Path(metadata["workspace_root"]) / "deny.toml")
+    refused = [title(crate) for crate in crates if not allows(known, crate["license"] or "")]
+    if refused:
+        sys.exit(f"deny.toml allows no licence of {', '.join(refused)}")
     texts = collections.defaultdict(list)
     without = []
     for crate in crates:
@@ -54,6 +56,47 @@ def built(metadata, package):
                 seen.add(dependency["pkg"])
                 todo.append(dependency["pkg"])
     return [packages[one] for one in seen if packages[one]["source"]]
+
+
+def allowed(path):
+    """The licences that a configuration of cargo-deny allows."""
+    listed = re.search(r"^allow = \[(.*?)^\]", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    return set(re.findall(r'"([^"]+)"', listed[1]))
+
+
+def allows(known, expression):
+    """Whether an SPDX expression can be met with these licences. `/` is an old spelling of OR."""
+    words = re.findall(r"[()]|[^\s()/]+", expression.replace("/", " OR "))
+
+    def either():
+        found = both()
+        while words[:1] == ["OR"]:
+            words.pop(0)
+            # Both sides are read, whatever the first one is.
+            found = both() or found
+        return found
+
+    def both():
+        found = one()
+        while words[:1] == ["AND"]:
+            words.pop(0)
+            found = one() and found
+        return found
+
+    def one():
+        if not words:
+            return False
+        word = words.pop(0)
+        if word == "(":
+            found = either()
+            words.pop(0)
+            return found
+        if words[:1] == ["WITH"]:
+            word = f"{word} WITH {words[1]}"
+            del words[:2]
+        return word in known
+
+    return either()
 
 
 def files(crate):

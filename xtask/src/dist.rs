@@ -39,6 +39,7 @@ pub(crate) fn run(root: &Path, target: &Path, arguments: &[String]) -> Result<()
     };
     release.binary(target)?;
     release.wheel(target)?;
+    release.page(target)?;
     release.checksums()
 }
 
@@ -85,6 +86,25 @@ impl Release<'_> {
         let name = wheel.file_name().context("a wheel has a name")?;
         fs::copy(&wheel, self.out.join(name))?;
         Ok(())
+    }
+
+    /// The page for the browser, as it is served.
+    fn page(&self, target: &Path) -> Result<()> {
+        crate::page::run(self.root, target, &[])?;
+        let built = target.join("page");
+        let folder = self.out.join(format!("posenc-onnx-page-{}", self.version));
+        fs::create_dir_all(&folder)?;
+        for entry in built.read_dir()? {
+            let entry = entry?;
+            fs::copy(entry.path(), folder.join(entry.file_name()))?;
+        }
+        let licences = folder.join("THIRD-PARTY-LICENCES");
+        let [package, triple] = ["posenc-web", "wasm32-unknown-unknown"].map(OsStr::new);
+        self.script("licences.py", &[package, triple, licences.as_os_str()])?;
+        for file in ["LICENSE-APACHE", "LICENSE-MIT"] {
+            fs::copy(self.root.join(file), folder.join(file)).context(file)?;
+        }
+        self.pack(&folder)
     }
 
     /// Packs a folder of the release, and removes it.

@@ -5,7 +5,7 @@ use posenc_ir::Tensor;
 use super::tolerance::Tolerance;
 
 /// Masks are made of numbers of at least this magnitude.
-const MASKED: f64 = 1e4;
+pub(crate) const MASKED: f64 = 1e4;
 
 /// How two outputs differ.
 #[derive(Clone, Copy, Debug, PartialEq)]

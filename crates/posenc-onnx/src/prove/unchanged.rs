@@ -6,6 +6,7 @@ use posenc_ir::{Model, Use};
 
 use super::VerifyError;
 use super::bound::ROUNDINGS;
+use super::compare::MASKED;
 use super::expected::{Expected, expectations};
 use crate::detect::finding::Finding;
 use crate::detect::{Found, run_at};
@@ -82,10 +83,39 @@ fn add_alike([(a, in_a), (b, in_b)]: &Pair<'_>, at: Lengths) -> bool {
         let (x, y) = (value(a, x)?, value(b, y)?);
         let epsilon = run_a.get(x).dtype?.epsilon()?;
         let (x, y) = (run_a.get(x).to_f64()?, run_b.get(y).to_f64()?);
-        let largest = x.iter().fold(0.0_f64, |most, v| most.max(v.abs()));
-        let most = ROUNDINGS * epsilon * largest;
-        let mut numbers = x.iter().zip(&y);
-        Some(x.shape() == y.shape() && numbers.all(|(x, y)| (x - y).abs() <= most))
+        Some(x.shape() == y.shape() && are_near(x.iter().zip(&y), ROUNDINGS * epsilon))
     };
     entries.all(|(x, y)| near(x, y) == Some(true))
+}
+
+/// Whether numbers differ by no more than this share of the largest; what a mask is made of, which may be merged
+/// with the numbers, counts for itself alone.
+fn are_near<'n>(pairs: impl Iterator<Item = (&'n f64, &'n f64)> + Clone, share: f64) -> bool {
+    let is_masked = |x: f64| x.abs() >= MASKED;
+    let seen = pairs.clone().filter(|(x, _)| !is_masked(**x));
+    let largest = seen.fold(0.0_f64, |most, (x, _)| most.max(x.abs()));
+    let mut pairs = pairs;
+    pairs.all(|(x, y)| {
+        let size = if is_masked(*x) { x.abs() } else { largest };
+        x == y || (x - y).abs() <= share * size
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn masks_do_not_hide_other_numbers() {
+        let near = |x: &[f64], y: &[f64]| are_near(x.iter().zip(y), 1e-6);
+        let masked = f64::from(f32::MIN);
+        assert!(near(&[0.5, masked], &[0.5 + 1e-7, masked]));
+        assert!(!near(&[0.5, masked], &[0.6, masked]));
+        assert!(!near(&[0.5, masked], &[0.5, 0.0]));
+        assert!(!near(&[0.5, 0.0], &[0.5, masked]));
+        assert!(!near(&[0.5, -1e4], &[0.5, -1e4 + 0.5]));
+        let hidden = f64::NEG_INFINITY;
+        assert!(near(&[0.5, hidden], &[0.5, hidden]));
+        assert!(!near(&[0.5, hidden], &[0.5, f64::NAN]));
+    }
 }
