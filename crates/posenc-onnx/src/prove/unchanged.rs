@@ -97,7 +97,7 @@ fn are_near<'n>(pairs: impl Iterator<Item = (&'n f64, &'n f64)> + Clone, share: 
     let mut pairs = pairs;
     pairs.all(|(x, y)| {
         let size = if is_masked(*x) { x.abs() } else { largest };
-        x == y || (x - y).abs() <= share * size
+        x == y || x.is_finite() && (x - y).abs() <= share * size
     })
 }
 
@@ -116,6 +116,9 @@ mod tests {
         assert!(!near(&[0.5, -1e4], &[0.5, -1e4 + 0.5]));
         let hidden = f64::NEG_INFINITY;
         assert!(near(&[0.5, hidden], &[0.5, hidden]));
-        assert!(!near(&[0.5, hidden], &[0.5, f64::NAN]));
+        for other in [f64::NAN, 0.0, masked] {
+            assert!(!near(&[0.5, hidden], &[0.5, other]), "{other}");
+            assert!(!near(&[0.5, other], &[0.5, hidden]), "{other}");
+        }
     }
 }
