@@ -1,5 +1,7 @@
 //! Loading and running a whole model in one runtime.
 
+use std::path::Path;
+
 use posenc_ir::{Model, Tensor};
 use posenc_runtime::{
     Backend, Fallback, ModelSource, Optimization, Options, Placement, Provider, RuntimeError,
@@ -142,15 +144,16 @@ pub(crate) struct Source {
 impl Source {
     pub(crate) fn of(model: &Model) -> Result<Self, VerifyError> {
         let bytes = model.to_bytes()?;
-        // An unchanged model is loaded from its file, without a second copy in memory.
-        let is_file = model.path().is_some() && bytes == **model.source();
+        // An unchanged model is loaded from its file, without a second copy in memory; one that was read
+        // from memory may have the path of no file.
+        let is_file = model.path().is_some_and(Path::is_file) && bytes == **model.source();
         Ok(Self {
             bytes: if is_file {
                 bytes::Bytes::new()
             } else {
                 bytes.into()
             },
-            path: model.path().map(std::path::Path::to_owned),
+            path: model.path().map(Path::to_owned),
             is_file,
         })
     }
@@ -160,7 +163,7 @@ impl Source {
             Some(path) if self.is_file => ModelSource::File(path),
             path => ModelSource::Bytes {
                 model: &self.bytes,
-                folder: path.as_deref().and_then(std::path::Path::parent),
+                folder: path.as_deref().and_then(Path::parent),
             },
         }
     }
