@@ -1,5 +1,6 @@
 //! ONNX Runtime, loaded from a library file at run time.
 
+mod crash;
 mod error;
 mod library;
 mod placement;
@@ -110,6 +111,9 @@ impl Backend for OrtBackend {
     }
 
     fn load(&self, model: ModelSource<'_>, options: &Options) -> Result<Box<dyn Session>> {
+        if options.provider == Provider::Cpu {
+            crash::check(&model)?;
+        }
         let level = match options.optimization {
             Optimization::Off => GraphOptimizationLevel::Disable,
             Optimization::On => GraphOptimizationLevel::All,
