@@ -3,11 +3,12 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
 use crate::pip::python;
+use crate::process::{output, succeed};
 
 /// The shells that get a completion script, with the name of its file.
 const SHELLS: [(&str, &str); 5] = [
@@ -54,7 +55,7 @@ impl Release<'_> {
     /// The binary with completions, manual pages and licences.
     fn binary(&self, target: &Path) -> Result<()> {
         let cargo = ["build", "--release", "--locked", "-p", "posenc-cli"];
-        succeed(self.command(env!("CARGO")).args(cargo))?;
+        succeed("cargo build", self.command(env!("CARGO")).args(cargo))?;
         let name = format!("posenc-onnx{}", std::env::consts::EXE_SUFFIX);
         let built = target.join("release").join(&name);
         let stem = format!("posenc-onnx-{}-{}", self.version, self.triple);
@@ -66,10 +67,14 @@ impl Release<'_> {
             fs::copy(self.root.join(file), folder.join(file)).context(file)?;
         }
         for (shell, file) in SHELLS {
-            let script = output(Command::new(&built).args(["completions", shell]))?;
+            let script = output(
+                "completions",
+                Command::new(&built).args(["completions", shell]),
+            )?;
             fs::write(completions.join(file), script)?;
         }
         succeed(
+            "posenc-onnx man",
             Command::new(&built)
                 .args(["--quiet", "man"])
                 .arg(folder.join("man")),
@@ -125,6 +130,7 @@ impl Release<'_> {
         let mut command = self.command(python()?);
         command.env("CARGO", env!("CARGO"));
         succeed(
+            name,
             command
                 .arg(self.root.join("xtask").join(name))
                 .args(arguments),
@@ -140,28 +146,10 @@ impl Release<'_> {
 
 /// The target that cargo builds for here.
 fn triple() -> Result<String> {
-    let said = output(Command::new("rustc").args(["--version", "--verbose"]))?;
-    let said = String::from_utf8(said)?;
+    let said = output(
+        "rustc",
+        Command::new("rustc").args(["--version", "--verbose"]),
+    )?;
     let host = said.lines().find_map(|line| line.strip_prefix("host: "));
     Ok(host.context("rustc does not say its host")?.to_owned())
-}
-
-fn output(command: &mut Command) -> Result<Vec<u8>> {
-    let out = command.stderr(Stdio::inherit()).output();
-    let out = out.with_context(|| format!("{command:?} does not start"))?;
-    match out.status.success() {
-        true => Ok(out.stdout),
-        false => bail!("{command:?} failed"),
-    }
-}
-
-fn succeed(command: &mut Command) -> Result<()> {
-    let status = command.status();
-    match status
-        .with_context(|| format!("{command:?} does not start"))?
-        .success()
-    {
-        true => Ok(()),
-        false => bail!("{command:?} failed"),
-    }
 }

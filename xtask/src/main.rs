@@ -24,6 +24,7 @@ mod gpu;
 mod layers;
 mod page;
 mod pip;
+mod process;
 #[cfg(feature = "proto")]
 mod proto;
 mod python;

@@ -2,9 +2,11 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
+
+use crate::process::{said, succeed};
 
 /// The target of the library.
 const TARGET: &str = "wasm32-unknown-unknown";
@@ -25,7 +27,7 @@ const WORK: &str = "web";
 pub(crate) fn run(root: &Path, target: &Path, _: &[String]) -> Result<()> {
     let sources = root.join("web");
     for (tool, what) in [("node", "nodejs"), ("npm", "npm")] {
-        if !runs(Command::new(tool).arg("--version")) {
+        if said(Command::new(tool).arg("--version")).is_none() {
             bail!("{tool} was not found: install the system's package {what}, Node 18 or newer");
         }
     }
@@ -61,16 +63,16 @@ fn module(root: &Path, work: &Path) -> Result<PathBuf> {
 /// standard library from its sources.
 fn compiler() -> Result<Command> {
     let libraries =
-        output(Command::new("rustc").args(["--print", "target-libdir", "--target", TARGET]));
+        said(Command::new("rustc").args(["--print", "target-libdir", "--target", TARGET]));
     if libraries.is_some_and(|folder| Path::new(&folder).is_dir()) {
         return Ok(Command::new(env!("CARGO")));
     }
     let system = Path::new("/usr/bin");
     let rustc = system.join("rustc");
-    let sysroot = output(Command::new(&rustc).args(["--print", "sysroot"]));
+    let sysroot = said(Command::new(&rustc).args(["--print", "sysroot"]));
     let sources = sysroot.map(|root| Path::new(&root).join("lib/rustlib/src/rust/library"));
     let is_there = sources.is_some_and(|folder| folder.is_dir());
-    if !is_there || !runs(Command::new("wasm-ld").arg("--version")) {
+    if !is_there || said(Command::new("wasm-ld").arg("--version")).is_none() {
         bail!(
             "no compiler for {TARGET}: `rustup target add {TARGET}`, or on Debian \
              `apt-get install rustc-web cargo-web rust-web-src lld`"
@@ -104,8 +106,8 @@ fn bindings(root: &Path, work: &Path, module: &Path, into: &Path) -> Result<()> 
     )
     .context("Cargo.lock has no wasm-bindgen")?;
     let is_right = |tool: &Path| {
-        let said = output(Command::new(tool).arg("--version"));
-        said.is_some_and(|said| said.split(' ').nth(1) == Some(&version))
+        let printed = said(Command::new(tool).arg("--version"));
+        printed.is_some_and(|said| said.split(' ').nth(1) == Some(&version))
     };
     let own = work.join("bin/wasm-bindgen");
     let mut tool = PathBuf::from("wasm-bindgen");
@@ -181,29 +183,6 @@ fn bundle(sources: &Path, page: &Path) -> Result<()> {
             .with_context(|| format!("cannot copy {from}"))?;
     }
     Ok(())
-}
-
-fn succeed(what: &str, command: &mut Command) -> Result<()> {
-    let status = command
-        .status()
-        .with_context(|| format!("{what} does not start"))?;
-    match status.success() {
-        true => Ok(()),
-        false => bail!("{what} failed"),
-    }
-}
-
-/// Whether a program is there.
-fn runs(command: &mut Command) -> bool {
-    output(command).is_some()
-}
-
-/// What a program says; `None` where it fails.
-fn output(command: &mut Command) -> Option<String> {
-    let output = command.stderr(Stdio::null()).stdin(Stdio::null()).output();
-    let output = output.ok().filter(|output| output.status.success())?;
-    let text = String::from_utf8(output.stdout).ok()?;
-    Some(text.trim().to_owned())
 }
 
 #[cfg(test)]

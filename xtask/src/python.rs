@@ -7,6 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::pip::python;
+use crate::process::succeed;
 
 /// Where the environment and the wheel are, under the target folder.
 const FOLDER: &str = "python";
@@ -19,10 +20,8 @@ pub(crate) fn run(root: &Path, target: &Path, arguments: &[String]) -> Result<()
     let sources = root.join("bindings/python");
     let package = sources.join("python/posenc_onnx");
     // The binary, whose output the tests compare with, and everything that the wheel shares with it.
-    let cargo = Command::new(env!("CARGO"))
-        .current_dir(root)
-        .args(["build", "--release"])
-        .status();
+    let mut cargo = Command::new(env!("CARGO"));
+    let cargo = cargo.current_dir(root).args(["build", "--release"]);
     succeed("cargo build", cargo)?;
     let (environment, wheel) = build(root, target)?;
     environment.pip(&["install", "--no-deps"], &wheel)?;
@@ -33,23 +32,20 @@ pub(crate) fn run(root: &Path, target: &Path, arguments: &[String]) -> Result<()
     };
     let options = sources.join("options.py");
     let mut command = in_sources(&[]);
-    succeed(
-        "options.py --check",
-        command.arg(options).arg("--check").status(),
-    )?;
+    succeed("options.py --check", command.arg(options).arg("--check"))?;
     let mut command = in_sources(&["-m", "mypy"]);
     let own = ["options.py", "examples", "tests"].map(|name| sources.join(name));
     let checked = std::iter::once(package).chain(own);
-    succeed("mypy", command.args(checked).status())?;
+    succeed("mypy", command.args(checked))?;
     let mut command = in_sources(&["-m", "mypy.stubtest", "posenc_onnx"]);
     // Of the package that is installed, and not of the sources.
-    succeed("stubtest", command.current_dir(target).status())?;
+    succeed("stubtest", command.current_dir(target))?;
     let binary = format!("posenc-onnx{}", std::env::consts::EXE_SUFFIX);
     let mut command = in_sources(&["-m", "pytest"]);
     command
         .args(arguments)
         .env("POSENC_ONNX_BINARY", target.join("release").join(binary));
-    succeed("pytest", command.status())
+    succeed("pytest", &mut command)
 }
 
 /// Builds the wheel.
@@ -79,10 +75,8 @@ struct Environment {
 impl Environment {
     /// Makes one in place of what was there.
     fn fresh(folder: &Path) -> Result<Self> {
-        let made = Command::new(python()?)
-            .args(["-m", "venv", "--clear"])
-            .arg(folder)
-            .status();
+        let mut made = Command::new(python()?);
+        let made = made.args(["-m", "venv", "--clear"]).arg(folder);
         succeed("python -m venv", made)?;
         let scripts = folder.join(if cfg!(windows) { "Scripts" } else { "bin" });
         Ok(Self { scripts })
@@ -95,7 +89,7 @@ impl Environment {
     fn pip(&self, words: &[&str], what: &Path) -> Result<()> {
         let mut command = self.python();
         command.args(["-m", "pip", "--quiet", "--disable-pip-version-check"]);
-        succeed("pip", command.args(words).arg(what).status())
+        succeed("pip", command.args(words).arg(what))
     }
 
     /// The wheel, in a folder that has no other.
@@ -110,20 +104,10 @@ impl Environment {
         command
             .arg("--interpreter")
             .arg(self.scripts.join("python"));
-        succeed("maturin build", command.current_dir(root).status())?;
+        succeed("maturin build", command.current_dir(root))?;
         let entries = folder.read_dir()?.flatten().map(|entry| entry.path());
         let mut wheels = entries.filter(|path| path.extension().is_some_and(|e| e == "whl"));
         wheels.next().context("maturin made no wheel")
-    }
-}
-
-fn succeed(what: &str, status: std::io::Result<std::process::ExitStatus>) -> Result<()> {
-    match status
-        .with_context(|| format!("{what} does not start"))?
-        .success()
-    {
-        true => Ok(()),
-        false => bail!("{what} failed"),
     }
 }
 
