@@ -145,6 +145,20 @@ async function inPieces() {
   return page;
 }
 
+async function proved() {
+  const page = await visit(browser, server.origin);
+  const model = fixture("bloom/dynamo/model.onnx", "bloom.onnx");
+  await page.give(model);
+  await page.rewrite({ to: "rope" });
+  const text = await page.text("#model-result");
+  check("replaced operators ran beside those of the model", text.includes("ran with its own operators"), text);
+  check("without encodings, equal tokens ran", text.includes("no position is left"), text);
+  await page.rewrite({ to: "none" });
+  const without = await page.text("#model-result");
+  check("control: without a new encoding there is no formula", !without.includes("compared with its formula"), without);
+  await page.close();
+}
+
 /** A module of one function, which traps. */
 const TRAP = [0, 97, 115, 109, 1, 0, 0, 0, 1, 4, 1, 96, 0, 0, 3, 2, 1, 0, 7, 5, 1, 1, 102, 0, 0, 10, 5, 1, 3, 0, 0, 11];
 
@@ -259,6 +273,7 @@ try {
   const third = await refused();
   await large();
   const fourth = await inPieces();
+  await proved();
   await broken();
   const fifth = await byKeys();
   await themes();

@@ -224,7 +224,7 @@ mod tests {
             ),
             (r#"{"slopes": [1.0]}"#, vec![], 2, "“slopes”"),
             (
-                r#"{"to": "alibi", "write_config": true}"#,
+                r#"{"scale": "linear", "factor": 2.0, "write_config": true}"#,
                 vec![],
                 2,
                 "“model config”",
@@ -236,7 +236,7 @@ mod tests {
                 2,
                 "“factor”: takes no file",
             ),
-            (r#"{"scale": "cubic"}"#, vec![], 4, "cubic"),
+            (r#"{"scale": "cubic"}"#, vec![], 2, "cubic"),
         ];
         for (options, files, exit, part) in cases {
             let problem = problem(&llama().rewrite(options, files).unwrap_err());
