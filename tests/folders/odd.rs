@@ -144,6 +144,34 @@ fn links_out_of_the_folder_and_what_is_no_file_stop_a_rewrite() {
 
 #[cfg(unix)]
 #[test]
+fn a_full_disk_is_one_sentence_and_leaves_nothing() {
+    use std::process::Command;
+    let site = Site::of_llama();
+    let limited = |blocks: &str| {
+        let mut shell = Command::new("/bin/sh");
+        // Files may grow to so many blocks of 512 bytes; what is more is an error, no signal.
+        shell.args(["-c", r#"trap "" XFSZ; ulimit -f "$0"; exec "$@""#, blocks]);
+        shell.arg(binary::path()).arg("rewrite").arg(site.input());
+        shell.arg("-o").arg(site.output()).arg("-q").args(YARN);
+        let done = shell.output().unwrap();
+        (
+            done.status.code(),
+            String::from_utf8_lossy(&done.stderr).into_owned(),
+        )
+    };
+    let (code, said) = limited("64");
+    assert_eq!(code, Some(2), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    let place = site.output().join("onnx/model");
+    assert!(said.contains(place.to_str().unwrap()), "{said}");
+    assert!(!said.contains("/.out."), "{said}");
+    site.holds_the_input_alone();
+    assert_eq!(limited("65536").0, Some(0));
+    assert_eq!(names(&site.output()), names(&site.input()));
+}
+
+#[cfg(unix)]
+#[test]
 fn an_interrupt_while_files_are_written_leaves_nothing() {
     use std::os::unix::process::ExitStatusExt;
     use std::process::{Command, Stdio};

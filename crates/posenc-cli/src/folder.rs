@@ -6,6 +6,7 @@ mod copies;
 mod counterparts;
 mod found;
 pub(crate) mod inspect;
+mod plan;
 mod report;
 pub(crate) mod rewrite;
 mod staging;

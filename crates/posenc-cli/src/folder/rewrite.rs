@@ -2,17 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
-use glob::Pattern;
-use posenc_encodings::inferred::Inferred;
 use posenc_ir::fingerprint_of;
 use posenc_ir::text::Weights;
-use posenc_onnx::report::{Endpoint, Inspect, Rewrite};
+use posenc_onnx::report::{Endpoint, Rewrite};
 use posenc_onnx::request::Request;
 use posenc_onnx::{Model, Plan, RewriteError, Rewritten};
 
 use super::configs::{self, Configs};
 use super::copies;
-use super::counterparts::Counterparts;
+use super::plan::{check_counterparts, hinted, plans};
 use super::report::{Kept, Report};
 use super::staging::{self, Staging};
 use super::{Folder, text};
@@ -92,31 +90,7 @@ pub(crate) fn run(args: &Args, search: &Search, terminal: &Terminal) -> anyhow::
         .map(|done| (done.path.clone(), &done.result))
         .collect();
     let configs = configs::plan(&folder, &results, options.write_config)?;
-    let mut report = Report::new(folder.path.display().to_string());
-    let is_ok = |done: &Done| done.report.check.as_ref().is_none_or(|check| check.ok);
-    report.ok = done.iter().all(is_ok);
-    report.configs = configs.report(output);
-    report.warnings.clone_from(&configs.warnings);
-    for (path, why) in &kept {
-        if *why == EXCEPTED {
-            for config in configs.governing(&folder, path) {
-                let (model, config) = (folder.file(path), folder.file(&config));
-                report.warnings.push(format!(
-                    "{} stays as it is, and {} changes for the other models",
-                    model.display(),
-                    config.display()
-                ));
-            }
-        }
-        let path = folder.file(path).display().to_string();
-        report.kept.push(Kept { path, why });
-    }
-    report.left_out = folder
-        .hidden
-        .iter()
-        .chain(&dropped)
-        .map(|path| folder.file(path).display().to_string())
-        .collect();
+    let mut report = prospect(&folder, output, (&done, &configs), (&kept, &dropped));
     let sources: Vec<(PathBuf, &posenc_ir::Model)> = models
         .iter()
         .filter(|(path, _)| done.iter().any(|done| done.path == *path))
@@ -141,7 +115,9 @@ pub(crate) fn run(args: &Args, search: &Search, terminal: &Terminal) -> anyhow::
         report.output = Some(output.display().to_string());
     }
     drop(progress);
-    let diffs = options.diff.then(|| diffs(&models, &done, terminal));
+    let diffs = options
+        .diff
+        .then(|| diffs(&models, &done, output, terminal));
     report.models = done.iter().map(|done| done.report.clone()).collect();
     print(args, &report, diffs, terminal)?;
     // The process ends here: to free large graphs piece by piece would take time for nothing.
@@ -170,113 +146,39 @@ fn output(args: &Args) -> anyhow::Result<&Path> {
     }
 }
 
-/// Models with their plans, and models in which nothing encodes positions.
-type Planned<'a> = (Vec<(&'a PathBuf, &'a Model, Plan<'a>)>, Vec<PathBuf>);
-
-/// What the request changes in each model.
-///
-/// # Errors
-/// When one refuses it, unless nothing there can encode a position; when all are so.
-fn plans<'a>(
+/// The report before anything is written.
+fn prospect(
     folder: &Folder,
-    models: &'a [(PathBuf, Model)],
-    request: &Request,
-    progress: &Progress,
-) -> anyhow::Result<Planned<'a>> {
-    let (mut plans, mut without) = (vec![], vec![]);
-    for (path, model) in models {
-        let file = folder.file(path);
-        progress.now(format!("planning {}", file.display()));
-        let request = Request {
-            model_config: configs::of_model(folder, path)?,
-            ..request.clone()
-        };
-        match model.plan(request) {
-            Ok(plan) => plans.push((path, model, plan)),
-            Err(RewriteError::Refused(_)) if model.encodes_no_position() => {
-                without.push(path.clone());
-            }
-            Err(error) => {
-                let error = named::<(), _>(&file, Err(error)).expect_err("it is an error");
-                return Err(hinted(&error, path));
+    output: &Path,
+    (done, configs): (&[Done], &Configs),
+    (kept, dropped): (&[(PathBuf, &'static str)], &[PathBuf]),
+) -> Report {
+    let mut report = Report::new(folder.path.display().to_string());
+    let is_ok = |done: &Done| done.report.check.as_ref().is_none_or(|check| check.ok);
+    report.ok = done.iter().all(is_ok);
+    report.configs = configs.report(output);
+    report.warnings.clone_from(&configs.warnings);
+    for (path, why) in kept {
+        if *why == EXCEPTED {
+            for config in configs.governing(folder, path) {
+                let (model, config) = (folder.file(path), folder.file(&config));
+                report.warnings.push(format!(
+                    "{} stays as it is, and {} changes for the other models",
+                    model.display(),
+                    config.display()
+                ));
             }
         }
+        let path = folder.file(path).display().to_string();
+        report.kept.push(Kept { path, why });
     }
-    if plans.is_empty() {
-        let why = "no model in this folder encodes positions";
-        return named(&folder.path, Err(Failure::nothing(why)));
-    }
-    Ok((plans, without))
-}
-
-/// The error of one model, with a way to rewrite the others.
-fn hinted(error: &anyhow::Error, path: &Path) -> anyhow::Error {
-    let note = format!(
-        "nothing was written; --except '{path}' would leave this model as it is, and --drop '{path}' would \
-         leave it out",
-        path = Pattern::escape(&path.display().to_string())
-    );
-    match Exit::of(error) {
-        Exit::Difference | Exit::Unsupported => Failure::with_note(error, &note).into(),
-        _ => Failure::reworded(error, |why| why).into(),
-    }
-}
-
-/// Refuses models that should encode positions alike and do not, or of which different values were
-/// inferred.
-///
-/// # Errors
-/// With the first two.
-fn check_counterparts(
-    folder: &Folder,
-    plans: &[(&PathBuf, &Model, Plan<'_>)],
-) -> anyhow::Result<()> {
-    if plans.len() < 2 {
-        return Ok(());
-    }
-    let found: Vec<(PathBuf, Inspect)> = plans
+    report.left_out = folder
+        .hidden
         .iter()
-        .map(|(path, model, _)| ((*path).clone(), model.inspect()))
+        .chain(dropped)
+        .map(|path| folder.file(path).display().to_string())
         .collect();
-    let counterparts = Counterparts::of(folder, &found);
-    let advice = "give --only or --except to rewrite some of the models";
-    if let Some(first) = counterparts.disagreements.first() {
-        let why = format!("{}; {advice}", first.sentence());
-        return Err(Failure::unsupported(why).into());
-    }
-    for group in &counterparts.groups {
-        let (first, _, plan) = &plans[group[0]];
-        for at in &group[1..] {
-            let (path, _, other) = &plans[*at];
-            if let Some([a, b]) = differing(plan.inferred(), other.inferred()) {
-                let [first, path] = [first, path].map(|path| folder.file(path));
-                let why = format!(
-                    "{} and {} belong together, and of them different values of {} were inferred: {} ({}), \
-                     and {} ({}); give the value by its flag",
-                    first.display(),
-                    path.display(),
-                    a.name,
-                    a.value,
-                    a.source,
-                    b.value,
-                    b.source
-                );
-                return Err(Failure::unsupported(why).into());
-            }
-        }
-    }
-    Ok(())
-}
-
-/// The first value that was inferred differently.
-fn differing<'a>(a: &'a [Inferred], b: &'a [Inferred]) -> Option<[&'a Inferred; 2]> {
-    let pair = |a: &'a Inferred| Some([a, b.iter().find(|b| b.name == a.name)?]);
-    let mut pairs = a.iter().filter_map(pair);
-    pairs.find(|[a, b]| match (a.value.as_f64(), b.value.as_f64()) {
-        // A theta that was read from frequencies of another precision.
-        (Some(a), Some(b)) => (a - b).abs() > 1e-3 * a.abs().max(b.abs()),
-        _ => a.value != b.value,
-    })
+    report
 }
 
 /// Rewrites a model and compares the result with formulas.
@@ -315,23 +217,14 @@ fn write(
 }
 
 /// What changed in each graph, as diffs of their texts.
-fn diffs(models: &[(PathBuf, Model)], done: &[Done], terminal: &Terminal) -> String {
+fn diffs(models: &[(PathBuf, Model)], done: &[Done], output: &Path, terminal: &Terminal) -> String {
     let of = |done: &Done| {
         let (_, model) = models.iter().find(|(path, _)| *path == done.path)?;
         let [before, after] = [model.as_ir(), done.result.as_ir()];
         let [before, after] = [before, after].map(|m| m.text(Weights::Hash).to_string());
-        let name = done.report.input.path.as_str();
-        let new = done
-            .report
-            .output
-            .as_ref()
-            .map(|output| output.path.as_str());
-        Some(diff(
-            &before,
-            &after,
-            [name, new.unwrap_or(name)],
-            terminal.out,
-        ))
+        let (name, new) = (&done.report.input.path, output.join(&done.path));
+        let names = [name.as_str(), &new.display().to_string()];
+        Some(diff(&before, &after, names, terminal.out))
     };
     done.iter().filter_map(of).collect()
 }

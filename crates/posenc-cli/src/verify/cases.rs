@@ -159,6 +159,7 @@ pub(super) fn finish(
     let mut text: String = texts.collect();
     if detail != Detail::Failures || !found.ok {
         text += &match failed.len() {
+            0 if count == 1 => terminal.out.good("the model is as it should be"),
             0 => terminal
                 .out
                 .good(format!("all {count} models are as they should be")),

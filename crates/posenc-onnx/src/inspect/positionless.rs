@@ -1,6 +1,6 @@
 //! Graphs that do not encode positions, as those of embeddings or of a head on top of others.
 
-use posenc_ir::Model;
+use posenc_ir::{Model, Node};
 
 use super::entries;
 use crate::detect::branches::branches;
@@ -22,8 +22,59 @@ pub(crate) fn encodes_no_position(model: &Model, options: &Options) -> bool {
 
 fn is_without(model: &Model, found: &Found) -> bool {
     let mixes = found.mixers.iter().any(|m| m.mixing != Mixing::Pooling);
+    // Without attention, it may be unknown which axis holds the tokens.
+    let is_known = !found.attention.is_empty() || !model.graph().nodes().any(|(_, n)| has_order(n));
     !mixes
+        && is_known
         && entries(model, found).is_empty()
         && of_branch(model, found).is_empty()
         && found.axial.is_empty()
+}
+
+/// Whether an operator may treat elements of an axis by their order, whatever the axis holds.
+fn has_order(node: &Node) -> bool {
+    let is_standard = matches!(node.domain(), "" | "ai.onnx" | "com.microsoft");
+    !is_standard
+        || matches!(
+            node.op(),
+            "LSTM"
+                | "GRU"
+                | "RNN"
+                | "DynamicQuantizeLSTM"
+                | "Scan"
+                | "Loop"
+                | "Conv"
+                | "ConvInteger"
+                | "QLinearConv"
+                | "FusedConv"
+                | "ConvTranspose"
+                | "CumSum"
+                | "DFT"
+                | "STFT"
+                | "Rfft"
+                | "Irfft"
+        )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_read_an_order_is_not_taken_for_positionless() {
+        let is_without = |path: &str| {
+            let path = format!("{}/../../fixtures/{path}", env!("CARGO_MANIFEST_DIR"));
+            encodes_no_position(&Model::open(path).unwrap(), &Options::default())
+        };
+        for (path, want) in [
+            ("bad/passthrough.onnx", true),
+            ("mini/none/model.onnx", true),
+            ("bad/rnn-lstm.onnx", false),
+            ("mini/conv/model.onnx", false),
+            ("mini/rope/model.onnx", false),
+            ("mini/sinusoidal/model.onnx", false),
+        ] {
+            assert_eq!(is_without(path), want, "{path}");
+        }
+    }
 }
