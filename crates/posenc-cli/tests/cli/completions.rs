@@ -24,7 +24,7 @@ fn the_program_and_every_command_have_a_manual_page() {
     let page = |name: &str| std::fs::read_to_string(pages.join(name)).unwrap();
     assert!(page("posenc-onnx.1").contains("verify"));
     let rewrite = page("posenc-onnx-rewrite.1");
-    for word in ["longrope", "rotary", "YaRN"] {
+    for word in ["longrope", "rotary", "alibi"] {
         assert!(rewrite.contains(word), "{word}");
     }
     // A control: a file in the place of the folder.

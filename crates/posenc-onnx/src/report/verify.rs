@@ -14,7 +14,7 @@ use super::SCHEMA;
 /// let model = Model::open("../../fixtures/mini/rope/model.onnx")?;
 /// let options = VerifyOptions { lengths: vec![8], ..VerifyOptions::default() };
 /// let report = verify(model.as_ir(), None, &options, &[Box::new(Tract::default())])?;
-/// assert!(report.ok && report.runs.iter().all(|run| run.length == 8));
+/// assert!(report.ok && report.runs.iter().all(|run| run.length <= 8));
 /// assert_eq!(report.sites[0].site, model.inspect().attention[0].name);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
