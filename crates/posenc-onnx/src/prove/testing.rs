@@ -15,13 +15,16 @@ use crate::request::{LawName, Parameters, Request};
 /// Changes an output: its elements and dimensions.
 pub(crate) type Fault = fn(&mut Vec<f64>, &mut Vec<usize>);
 
+/// Chooses runs by what is fed.
+pub(crate) type Chosen = fn(&[(&str, Tensor)]) -> bool;
+
 /// The evaluator as a runtime.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Evaluator {
     /// Changes every output.
     pub(crate) fault: Option<Fault>,
     /// The runs whose outputs are changed; all of them without it.
-    pub(crate) only: Option<fn(&[(&str, Tensor)]) -> bool>,
+    pub(crate) only: Option<Chosen>,
     /// The name of a value that is too large by 1.
     pub(crate) spoiled: Option<&'static str>,
     /// The name of a value that it does not take.
@@ -36,7 +39,7 @@ struct Loaded {
     ports: Vec<Port>,
     outputs: Vec<String>,
     fault: Option<Fault>,
-    only: Option<fn(&[(&str, Tensor)]) -> bool>,
+    only: Option<Chosen>,
     spoiled: Option<&'static str>,
 }
 
