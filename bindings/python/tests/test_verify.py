@@ -20,7 +20,8 @@ def test_a_pair_is_verified_in_the_onnxruntime_of_this_environment(llama: Path, 
     assert report.ok
     report.ensure_ok()
     assert {run.runtime for run in report.runs} == {"onnxruntime"}
-    assert {run.length for run in report.runs} == {1, 9}
+    # Tokens are moved at a length of their own.
+    assert {run.length for run in report.runs if run.padding == "right"} == {1, 9}
     ran = cli("verify", llama, out, "--provider", "tract", "--lengths", "1,9", "--json")
     assert pe.verify(llama, out, providers=["tract"], lengths=[1, 9]).to_dict() == json.loads(ran.stdout)
 
