@@ -20,6 +20,8 @@ pub use data::copy_to;
 #[cfg(not(target_family = "wasm"))]
 pub(crate) use data::link_as;
 pub(crate) use path::folder;
+#[cfg(target_family = "wasm")]
+pub use replace::copy_to;
 pub use replace::write_file;
 
 #[cfg(test)]

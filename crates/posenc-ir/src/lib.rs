@@ -66,9 +66,7 @@ pub use dtype::DType;
 pub use emitter::{Attr, Emitter};
 pub use error::{Error, ErrorKind, Result};
 pub use external::ExternalData;
-#[cfg(not(target_family = "wasm"))]
-pub use file::copy_to;
-pub use file::write_file;
+pub use file::{copy_to, write_file};
 pub use fingerprint::fingerprint_of;
 pub use graph::{Def, Dim, Graph, Scope, ScopeKind, Type, Use, Value};
 pub use id::{NodeId, ScopeId, ValueId};

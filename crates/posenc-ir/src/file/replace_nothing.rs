@@ -12,3 +12,11 @@ use crate::error::{Error, Result};
 pub fn write_file(path: impl AsRef<Path>, _: &[u8]) -> Result<()> {
     Err(Error::io(path.as_ref(), ErrorKind::Unsupported.into()))
 }
+
+/// Refuses: there are no files here.
+///
+/// # Errors
+/// Always.
+pub fn copy_to(_: &Path, to: &Path) -> Result<()> {
+    Err(Error::io(to, ErrorKind::Unsupported.into()))
+}
