@@ -132,13 +132,18 @@ impl Folder {
     }
 
     fn add(&mut self, relative: PathBuf) {
-        let extension = relative.extension();
-        if extension.is_some_and(|e| e.eq_ignore_ascii_case("onnx")) {
+        if is_model(&relative) {
             self.models.push(relative);
         } else {
             self.others.push(relative);
         }
     }
+}
+
+/// Whether a file is a model, by its name.
+pub(super) fn is_model(path: &Path) -> bool {
+    path.extension()
+        .is_some_and(|e| e.eq_ignore_ascii_case("onnx"))
 }
 
 /// Where links may lead.

@@ -1,11 +1,12 @@
 //! `inspect` of a folder.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use posenc_onnx::report::{Inspect, SCHEMA};
 
 use super::Folder;
 use super::counterparts::Counterparts;
+use super::found::is_model;
 use super::report::{Found, Problem};
 use super::text;
 use crate::exit::{Exit, Failure, sentence};
@@ -38,10 +39,6 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
         }
     }
     drop(progress);
-    let is_model = |path: &Path| {
-        path.extension()
-            .is_some_and(|e| e.eq_ignore_ascii_case("onnx"))
-    };
     for (path, why) in folder.stray.iter().filter(|(path, _)| is_model(path)) {
         let file = folder.file(path);
         errors.push(Problem::of(&file, format!("{}: {why}", file.display())));

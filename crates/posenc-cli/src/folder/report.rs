@@ -51,7 +51,7 @@ pub(super) struct Report {
     pub(super) configs: Vec<ConfigFile>,
     /// How many other files were copied.
     pub(super) files: usize,
-    /// Hidden folders, which were not copied.
+    /// Hidden folders and dropped models, which were not copied.
     pub(super) left_out: Vec<String>,
     /// What a user should know besides the warnings about models.
     pub(super) warnings: Vec<String>,

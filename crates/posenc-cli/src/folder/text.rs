@@ -1,7 +1,7 @@
 //! Reports of folders as text.
 
 use posenc_encodings::words::Word;
-use posenc_onnx::report::{Inspect, Limit, LimitCause, Rewrite};
+use posenc_onnx::report::{Limit, LimitCause, Rewrite};
 use serde_json::Value;
 
 use super::report::{Found, Report};
@@ -36,8 +36,7 @@ pub(super) fn found(found: &Found<'_>, palette: Palette) -> String {
         }
     }
     text += &columns.text_or_none(palette);
-    let shared = found.shared.iter().filter(|group| !group.is_empty());
-    for (at, group) in shared.enumerate() {
+    for (at, group) in found.shared.iter().enumerate() {
         if at == 0 {
             section("Encode positions alike", &mut text, palette);
         }
@@ -48,14 +47,8 @@ pub(super) fn found(found: &Found<'_>, palette: Palette) -> String {
         text += &format!("  {}\n", one_line(&names.join(", ")));
     }
     let differing = found.disagreements.iter().map(|d| d.sentence());
-    let of_model = |report: &&Inspect| {
-        let path = report.model.path.clone();
-        let warnings = report.warnings.clone().into_iter();
-        warnings
-            .map(move |warning| format!("{path}: {warning}"))
-            .collect::<Vec<String>>()
-    };
-    let warnings = found.models.iter().flat_map(of_model);
+    let warnings = found.models.iter();
+    let warnings = warnings.flat_map(|report| of_model(&report.model.path, &report.warnings));
     for (at, warning) in differing.chain(warnings).enumerate() {
         if at == 0 {
             section("Warnings", &mut text, palette);
@@ -134,16 +127,17 @@ pub(super) fn rewritten(report: &Report, palette: Palette) -> String {
 
 /// What a user should know of the models and their configurations, each once.
 pub(super) fn warnings(report: &Report) -> Vec<String> {
-    let of_model = |model: &Rewrite| {
-        let path = model.input.path.clone();
-        let warnings = model.warnings.clone().into_iter();
-        warnings
-            .map(move |warning| format!("{path}: {warning}"))
-            .collect::<Vec<String>>()
-    };
-    let all = report.models.iter().flat_map(of_model);
+    let all = report.models.iter();
+    let all = all.flat_map(|model| of_model(&model.input.path, &model.warnings));
     let all = all.chain(report.warnings.iter().cloned());
     all.map(|warning| one_line(&warning)).collect()
+}
+
+/// Warnings with the path of their model.
+fn of_model<'a>(path: &'a str, warnings: &'a [String]) -> impl Iterator<Item = String> + 'a {
+    warnings
+        .iter()
+        .map(move |warning| format!("{path}: {warning}"))
 }
 
 /// A model that was rewritten.

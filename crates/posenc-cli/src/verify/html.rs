@@ -33,12 +33,16 @@ pub(super) fn html(report: &Verify, models: &[(&str, &Model)]) -> String {
     });
     page.heading("Runs");
     page.table(&summary::runs(&report.runs));
-    page.paragraph("soft", summary::runs_legend(&report.runs));
+    page.paragraph("soft", &summary::runs_legend(&report.runs));
     page.figures(errors(report).into_iter().collect());
     page.details("Every run", |page| {
         page.table(&text::runs(&report.runs));
         page.paragraph("soft", RUNS_LEGEND);
     });
+    for (place, nodes) in text::divergences(report) {
+        page.heading(&format!("First divergence: {place}"));
+        page.table(&nodes);
+    }
     page.finish()
 }
 
@@ -146,6 +150,8 @@ mod tests {
             "rope: wavelengths of both, layers 0-1",
             "<td class=\"n\">–</td>",
             "<summary>Every run</summary>",
+            "First divergence: layers.1/Add_3",
+            "b = Add(a, c)",
             "var(--s0)",
         ] {
             assert!(page.contains(part), "{part}");

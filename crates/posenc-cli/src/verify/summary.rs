@@ -13,16 +13,14 @@ pub(super) const SITES_LEGEND: &str = "\
 error, bound: of the element closest to its bound, from an error model";
 
 /// What the columns of runs mean.
-pub(super) fn runs_legend(runs: &[Run]) -> &'static str {
-    const ERRORS: &str =
-        "error, bound: of the run closest to its bound; – where there is nothing to compare with";
-    const WITH_LOGITS: &str = "\
-error, bound: of the run closest to its bound; – where there is nothing to compare with
-top-1: the least share of tokens with the same likeliest next token";
-    match runs.iter().any(|run| run.top1.is_some()) {
-        true => WITH_LOGITS,
-        false => ERRORS,
+pub(super) fn runs_legend(runs: &[Run]) -> String {
+    let mut legend =
+        "error, bound: of the run closest to its bound; – where there is nothing to compare with"
+            .to_owned();
+    if runs.iter().any(|run| run.top1.is_some()) {
+        legend += "\ntop-1: the least share of tokens with the same likeliest next token";
     }
+    legend
 }
 
 /// A row for each quantity.

@@ -52,7 +52,7 @@ pub(super) fn text(report: &Verify, detail: Detail, palette: Palette) -> String 
             let sites = summary::sites(&report.sites);
             text += &section("Checks", &sites, summary::SITES_LEGEND, palette);
             let runs = summary::runs(&report.runs);
-            text += &section("Runs", &runs, summary::runs_legend(&report.runs), palette);
+            text += &section("Runs", &runs, &summary::runs_legend(&report.runs), palette);
             failed(&mut text);
             if !report.sites.is_empty() || !report.runs.is_empty() {
                 text += &format!("{}\n", palette.dim("-v shows every comparison"));
@@ -159,17 +159,17 @@ fn not_finite(run: &Run) -> String {
 /// The nodes around the first value that is out of bounds; empty where none was looked for.
 fn divergence(report: &Verify, palette: Palette) -> String {
     let mut text = String::new();
-    for run in report
-        .runs
-        .iter()
-        .filter(|run| !run.neighbourhood.is_empty())
-    {
-        let place = run.first_divergence.as_deref().unwrap_or_default();
-        text += &format!(
-            "{} {}\n",
-            palette.bold("First divergence:"),
-            one_line(place)
-        );
+    for (place, nodes) in divergences(report) {
+        let title = palette.bold("First divergence:");
+        text += &format!("{title} {}\n{}\n", one_line(place), nodes.text(2, palette));
+    }
+    text
+}
+
+/// Where runs diverge, and a row for each node there.
+pub(super) fn divergences(report: &Verify) -> impl Iterator<Item = (&str, Columns)> {
+    report.runs.iter().filter_map(|run| {
+        let place = run.first_divergence.as_deref()?;
         let mut columns = Columns::new(&[("", LEFT), ("node", LEFT), ("error", RIGHT), ("", LEFT)]);
         for near in &run.neighbourhood {
             let mark = if near.is_first { "→" } else { " " };
@@ -180,10 +180,8 @@ fn divergence(report: &Verify, palette: Palette) -> String {
                 near.ok.map(Cell::verdict).unwrap_or_default(),
             ]);
         }
-        text += &columns.text(2, palette);
-        text.push('\n');
-    }
-    text
+        Some((place, columns))
+    })
 }
 
 /// A row for each run.

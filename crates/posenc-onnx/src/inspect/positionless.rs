@@ -9,8 +9,8 @@ use crate::graph::mixing::Mixing;
 use crate::plan::unread::of_branch;
 use crate::spelling;
 
-/// Whether nothing in a model can encode a position: no encoding was found, everything was read, and
-/// outside of attention tokens meet in nothing but means and sums.
+/// Whether nothing in a model can encode a position: no encoding was found, everything was read, outside of
+/// attention tokens meet in nothing but means and sums, and no numbers that change from token to token meet them.
 pub(crate) fn encodes_no_position(model: &Model, options: &Options) -> bool {
     let (read, error) = spelling::as_read(model, &options.roles);
     let read = read.as_ref().unwrap_or(model);
@@ -29,6 +29,7 @@ fn is_without(model: &Model, found: &Found) -> bool {
         && entries(model, found).is_empty()
         && of_branch(model, found).is_empty()
         && found.axial.is_empty()
+        && found.met.is_empty()
 }
 
 /// Whether an operator may treat elements of an axis by their order, whatever the axis holds.
@@ -75,6 +76,33 @@ mod tests {
             ("mini/sinusoidal/model.onnx", false),
         ] {
             assert_eq!(is_without(path), want, "{path}");
+        }
+    }
+
+    #[test]
+    fn what_is_added_to_embeddings_counts_without_attention_too() {
+        let is_without = |added: &str| {
+            let text = format!(
+                "<ir_version: 8, opset_import: [\"\" : 17]>\n\
+                 g (int64[batch,sequence] input_ids) => (float[batch,sequence,2] y)\n\
+                 <float[3,2] words = {{1, 2, 3, 4, 5, 6}}, float[8,2] table = {{1, 2, 3, 4, 5, 6, 7, 8, 9, 8, 7, \
+                 6, 5, 4, 3, 2}}, float[2] same = {{1, 2}}, int64 zero = {{0}}, int64 one = {{1}}> {{\n\
+                 e = Gather(words, input_ids) shape = Shape(input_ids) n = Gather(shape, one)\n\
+                 places = Range(zero, n, one) rows = Gather(table, places) cast = Cast <to = 1> (places)\n\
+                 column = Unsqueeze(cast, one)\n\
+                 {added}\n}}"
+            );
+            encodes_no_position(&Model::parse(&text).unwrap(), &Options::default())
+        };
+        assert!(is_without("y = Add(e, same)"));
+        assert!(is_without("y = Identity(e)"));
+        for added in [
+            "y = Add(e, rows)",
+            "y = Mul(e, rows)",
+            "y = Sub(rows, e)",
+            "y = Mul(e, column)",
+        ] {
+            assert!(!is_without(added), "{added}");
         }
     }
 }

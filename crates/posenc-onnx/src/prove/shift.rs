@@ -1,5 +1,5 @@
 //! Shift invariance: a model whose encodings depend on distances alone computes the same of tokens wherever
-//! they are. Nothing of this check depends on what an encoding was recognized as, but for whether it is made.
+//! they are. What was recognized decides whether this is checked, and has no part in the comparison.
 
 use ndarray::ArrayD;
 use posenc_encodings::bias::{At, ScoreBias};

@@ -81,33 +81,19 @@ impl<'a> Sweep<'a> {
             for (i, point) in self.points.iter().enumerate() {
                 let at = &point.at;
                 let site = format!("length {}, {}", at.sequence, target.setting(optimization));
-                let fed = self.fed(self.subject, *point)?;
-                let mut got = match run(session.as_mut(), &fed, &site) {
-                    Err(error)
-                        if point.is_optional && !self.other_runs(&mut against, *point)? =>
-                    {
-                        self.leave_out(*point, &error.to_string());
-                        vec![]
-                    }
-                    got => got?,
-                };
-                if self.noise.len() == i && got.is_empty() {
-                    self.noise.push(Noise::default());
-                } else if self.noise.len() == i {
-                    let noise = noise(self.subject, session.as_mut(), *at);
+                let sessions = (&mut session, against.as_mut());
+                let (got, other) = self.outputs(sessions, *point, &site)?;
+                if self.noise.len() == i {
+                    let noise = match got.is_empty() {
+                        true => Noise::default(),
+                        false => noise(self.subject, session.as_mut(), *at),
+                    };
                     self.is_noisy |= noise.is_any();
                     self.noise.push(noise);
                 }
-                self.are_unfilled |= leave_unfilled(&mut got, self.subject, *at);
-                let want = match (self.other, &mut against) {
-                    _ if point.meaning == Meaning::Alone => None,
-                    (Some(other), Some(session)) => {
-                        let fed = same_or_own(&fed, self.fed(other, *point)?);
-                        let mut want = run(session.as_mut(), &fed, &site)?;
-                        leave_unfilled(&mut want, other, *at);
-                        Some(in_order(want, self.moved)?)
-                    }
-                    _ => {
+                let want = match self.other {
+                    Some(_) => other,
+                    None => {
                         let first = self.first.get(i).or(first.get(i));
                         first.filter(|outputs| !outputs.is_empty()).cloned()
                     }
@@ -138,17 +124,39 @@ impl<'a> Sweep<'a> {
         Ok(runs)
     }
 
-    /// Whether the other model runs, where there is one.
-    fn other_runs(
-        &self,
-        session: &mut Option<Box<dyn Session>>,
+    /// The outputs of a run, and those of the other model where they are compared; none where the run is
+    /// optional and a model does not do it.
+    fn outputs(
+        &mut self,
+        (session, against): (&mut Box<dyn Session>, Option<&mut Box<dyn Session>>),
         point: Point,
-    ) -> Result<bool, VerifyError> {
-        let Some((other, session)) = self.other.zip(session.as_mut()) else {
-            return Ok(false);
+        site: &str,
+    ) -> Result<(Outputs, Option<Outputs>), VerifyError> {
+        let fed = self.fed(self.subject, point)?;
+        let got = run(session.as_mut(), &fed, site);
+        let want = match (self.other, against) {
+            (Some(other), Some(session)) if point.meaning != Meaning::Alone => {
+                let fed = same_or_own(&fed, self.fed(other, point)?);
+                Some(run(session.as_mut(), &fed, site))
+            }
+            _ => None,
         };
-        let fed = self.fed(other, point)?;
-        Ok(run(session.as_mut(), &fed, "").is_ok())
+        match (&got, &want) {
+            // What the other model does, this one has to do too.
+            (Err(error), None | Some(Err(_))) | (Ok(_), Some(Err(error))) if point.is_optional => {
+                self.leave_out(point, &error.to_string());
+                return Ok((vec![], None));
+            }
+            _ => {}
+        }
+        let mut got = got?;
+        self.are_unfilled |= leave_unfilled(&mut got, self.subject, point.at);
+        let want = want.transpose()?.zip(self.other);
+        let want = want.map(|(mut want, other)| {
+            leave_unfilled(&mut want, other, point.at);
+            in_order(want, self.moved)
+        });
+        Ok((got, want.transpose()?))
     }
 
     fn leave_out(&mut self, point: Point, why: &str) {

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use posenc_ir::eval::{Budget, Value, trace};
-use posenc_ir::{Model, Tensor};
-use posenc_runtime::{Backend, ModelSource, Options, Port, RuntimeError, Session};
-use rustc_hash::FxHashMap;
+use posenc_ir::{DType, Model, Tensor, ValueId};
+use posenc_runtime::{
+    Backend, EvaluatorBackend, ModelSource, Options, Port, RuntimeError, Session,
+};
 
 use crate::request::{LawName, Parameters, Request};
 
@@ -25,6 +25,8 @@ pub(crate) struct Evaluator {
     pub(crate) fault: Option<Fault>,
     /// The runs whose outputs are changed; all of them without it.
     pub(crate) only: Option<Chosen>,
+    /// The runs that fail.
+    pub(crate) fails: Option<Chosen>,
     /// The name of a value that is too large by 1.
     pub(crate) spoiled: Option<&'static str>,
     /// The name of a value that it does not take.
@@ -35,72 +37,75 @@ pub(crate) struct Evaluator {
 
 #[derive(Debug)]
 struct Loaded {
-    model: Model,
-    ports: Vec<Port>,
-    outputs: Vec<String>,
+    session: Box<dyn Session>,
     fault: Option<Fault>,
     only: Option<Chosen>,
-    spoiled: Option<&'static str>,
+    fails: Option<Chosen>,
 }
 
 impl Backend for Evaluator {
     fn name(&self) -> &'static str {
-        "evaluator"
+        EvaluatorBackend.name()
     }
 
     fn version(&self) -> String {
-        "0".to_owned()
+        EvaluatorBackend.version()
     }
 
     fn load(
         &self,
         source: ModelSource<'_>,
-        _options: &Options,
+        options: &Options,
     ) -> Result<Box<dyn Session>, RuntimeError> {
         self.loads.set(self.loads.get() + 1);
+        let failed = |why: String| RuntimeError::failed("evaluator", why);
         let model = match source {
             ModelSource::Bytes { model, .. } => Model::from_bytes(model.to_vec()),
             ModelSource::File(path) => Model::open(path),
         };
-        let model = model.map_err(|e| RuntimeError::failed("evaluator", e.to_string()))?;
-        let graph = model.graph();
-        if let Some(name) = self.refused
-            && graph.find(graph.main(), name).is_some()
-        {
-            return Err(RuntimeError::failed(
-                "evaluator",
-                format!("{name} is refused"),
-            ));
+        let mut model = model.map_err(|e| failed(e.to_string()))?;
+        let value = |model: &Model, name: Option<&str>| {
+            let graph = model.graph();
+            graph.find(graph.main(), name?)
+        };
+        if let (Some(_), Some(name)) = (value(&model, self.refused), self.refused) {
+            return Err(failed(format!("{name} is refused")));
         }
-        let main = graph.scope(graph.main());
-        let fed = main.inputs().iter().filter(|v| graph.stored(**v).is_none());
-        let port = |v: &posenc_ir::ValueId| Port {
-            name: graph.name(*v).to_owned(),
-            dtype: graph.dtype(*v),
-            dims: None,
+        if let Some(value) = value(&model, self.spoiled) {
+            spoil(&mut model, value);
+        }
+        let bytes = model.to_bytes().map_err(|e| failed(e.to_string()))?;
+        let source = ModelSource::Bytes {
+            model: &bytes,
+            folder: None,
         };
         Ok(Box::new(Loaded {
-            ports: fed.map(port).collect(),
-            outputs: main
-                .outputs()
-                .iter()
-                .map(|v| graph.name(*v).to_owned())
-                .collect(),
+            session: EvaluatorBackend.load(source, options)?,
             fault: self.fault,
             only: self.only,
-            spoiled: self.spoiled,
-            model,
+            fails: self.fails,
         }))
     }
 }
 
+/// Adds 1 to a value of float32 for everything that reads it.
+fn spoil(model: &mut Model, value: ValueId) {
+    let graph = model.graph();
+    let mut out = graph.emitter(graph.main(), "spoiled");
+    let one = out.scalar("one", DType::F32, 1.0);
+    let wrong = out.op("Add", &[value, one]);
+    out.redirect(value, wrong).unwrap();
+    let patch = out.finish();
+    model.commit(patch).unwrap();
+}
+
 impl Session for Loaded {
     fn inputs(&self) -> &[Port] {
-        &self.ports
+        self.session.inputs()
     }
 
     fn outputs(&self) -> &[String] {
-        &self.outputs
+        self.session.outputs()
     }
 
     fn run(
@@ -108,36 +113,16 @@ impl Session for Loaded {
         feeds: &[(&str, Tensor)],
         outputs: &[&str],
     ) -> Result<Vec<(String, Tensor)>, RuntimeError> {
-        posenc_runtime::feeds::check(&self.ports, feeds)?;
-        let graph = self.model.graph();
-        let mut seeds = FxHashMap::default();
-        for (name, tensor) in feeds {
-            let value = graph.find(graph.main(), name).unwrap();
-            seeds.insert(value, Value::from_tensor(tensor));
+        if self.fails.is_some_and(|is| is(feeds)) {
+            return Err(RuntimeError::failed("evaluator", "it was told to"));
         }
-        let budget = Budget { elements: 1 << 24 };
-        let mut all = trace(&self.model, &seeds, &|_| false, &budget);
-        if let Some(value) = self.spoiled.and_then(|n| graph.find(graph.main(), n)) {
-            let right = all.get(value);
-            let wrong = Value::float(right.to_f64().unwrap() + 1.0);
-            seeds.insert(value, wrong.with_dtype(right.dtype.unwrap()));
-            all = trace(&self.model, &seeds, &|_| false, &budget);
-        }
-        let mut results = vec![];
-        for name in &self.outputs {
-            if !outputs.is_empty() && !outputs.contains(&name.as_str()) {
-                continue;
-            }
-            let value = all.get(graph.find(graph.main(), name).unwrap());
-            let unknown = || RuntimeError::failed("evaluator", format!("{name} is unknown"));
-            let data = value.to_f64().ok_or_else(unknown)?;
-            let mut dims = data.shape().to_vec();
-            let mut data: Vec<f64> = data.iter().copied().collect();
-            if let Some(fault) = self.fault.filter(|_| self.only.is_none_or(|is| is(feeds))) {
-                fault(&mut data, &mut dims);
-            }
-            let dtype = value.dtype.ok_or_else(unknown)?;
-            results.push((name.clone(), Tensor::from_f64(dtype, &dims, &data)));
+        let mut results = self.session.run(feeds, outputs)?;
+        let fault = self.fault.filter(|_| self.only.is_none_or(|is| is(feeds)));
+        for (_, tensor) in results.iter_mut() {
+            let Some(fault) = fault else { continue };
+            let (mut data, mut dims) = (tensor.to_f64s().unwrap(), tensor.dims().to_vec());
+            fault(&mut data, &mut dims);
+            *tensor = Tensor::from_f64(tensor.dtype(), &dims, &data);
         }
         Ok(results)
     }

@@ -3,7 +3,7 @@ use posenc_runtime::{Backend, Fallback, Optimization, Provider, RuntimeError};
 
 use super::run::RuntimeTarget;
 use super::subject::Subject;
-use super::testing::{Evaluator, Fault, fixture};
+use super::testing::{Chosen, Evaluator, Fault, fixture};
 use super::*;
 use crate::detect::{Options, detect};
 use crate::graph::ports::Lengths;
@@ -390,6 +390,39 @@ fn sequences_alone_and_with_padding_on_the_left_are_run_too() {
     let bad = report.runs.iter().filter(|run| !run.ok);
     assert!(bad.clone().any(|run| run.padding == "left"));
     assert!(bad.clone().all(|run| run.batch == 2) && bad.count() > 1);
+}
+
+#[test]
+fn what_a_model_need_not_run_is_left_out_by_name() {
+    let model = fixture("llama-posids/torchscript");
+    let with = |fails: Chosen| {
+        let backend = Evaluator {
+            fails: Some(fails),
+            ..Evaluator::default()
+        };
+        [None, Some(&model)].map(|other| {
+            verify(
+                &model,
+                other,
+                &short(),
+                &boxed(std::slice::from_ref(&backend)),
+            )
+        })
+    };
+    let is_single = |feeds: &[(&str, Tensor)]| feeds[0].1.dims() == [1, 9];
+    for report in with(is_single) {
+        let report = report.unwrap();
+        let said = |why: &String| why.starts_with("one sequence of 9 tokens, because");
+        assert!(report.unchecked.iter().any(said), "{:?}", report.unchecked);
+        let is_moved = |run: &Run| run.output.contains("moved by");
+        let rows = report.runs.iter().filter(|run| !is_moved(run));
+        assert!(rows.clone().count() > 0);
+        assert!(rows.clone().all(|run| run.ok && run.batch == 2));
+    }
+    // A control: the usual runs have to be done.
+    for report in with(|feeds| feeds[0].1.dims()[1] == 9) {
+        assert!(report.is_err());
+    }
 }
 
 #[test]
