@@ -174,6 +174,11 @@ impl RotationCheck<'_> {
             let Some((at, trace, seeds)) = self.at(length) else {
                 continue;
             };
+            if !self.follows(&trace, at) {
+                // Every run is the one that was measured.
+                reached |= change == 0;
+                continue;
+            }
             let Some(cutout) = self.try_cut((&trace, &seeds), at, Positions::Computed)? else {
                 continue;
             };
@@ -226,20 +231,34 @@ impl RotationCheck<'_> {
         self.expected.first + (at.past + at.sequence).saturating_sub(tokens) as i64
     }
 
+    /// Whether the rotation sees another number of tokens in a run of another length, which it does not in
+    /// windows and pictures.
+    fn follows(&self, trace: &Trace, at: Lengths) -> bool {
+        let trial = self.found.lengths;
+        let sees_others = self.tokens(trace) != self.tokens(&self.found.trace);
+        trial.past > 0 || at.sequence == trial.sequence || sees_others
+    }
+
+    /// How many tokens the rotation sees in a run.
+    fn tokens(&self, trace: &Trace) -> Option<usize> {
+        let region = &self.half.region;
+        let dims = trace.get(region.input).dims.as_ref()?;
+        dims.get(region.input_lane.sequence).copied()
+    }
+
     fn try_cut(
         &self,
         (trace, seeds): (&Trace, &FxHashMap<ValueId, Value>),
         at: Lengths,
         positions: Positions,
     ) -> Result<Option<Cutout>, VerifyError> {
-        let region = &self.half.region;
-        let dims = trace.get(region.input).dims.as_ref();
-        let tokens = dims.map_or(0, |d| d[region.input_lane.sequence]);
+        let tokens = self.tokens(trace).unwrap_or(0);
         let run = CutRun {
             trace,
             seeds,
             start: self.start(at, tokens),
         };
+        let region = &self.half.region;
         cut_out(self.model, self.found, run, region, positions, self.site)
     }
 

@@ -9,6 +9,7 @@ use crate::prove::testing::{Evaluator, Fault, fixture};
 use crate::report::Check;
 use crate::request::{LawName, Parameters, Request};
 use crate::rewrite::rewrite;
+use posenc_encodings::kind::Kind;
 use posenc_encodings::param::Given;
 use posenc_encodings::param::Value::Numbers;
 
@@ -292,4 +293,33 @@ fn a_graph_that_does_not_change_with_the_length_is_reported() {
     assert!(Check::of(&run(&expected)).ok, "up to the original length");
     expected.iter_mut().for_each(|e| e.max_length = 256);
     assert!(!Check::of(&run(&expected)).ok);
+}
+
+#[test]
+fn a_picture_of_fewer_tokens_than_a_run_has_one_length() {
+    // 4 patches with 4 features; nothing of the graph follows the length of a run.
+    let weights = "1, 2, 0, 1, 0, 1, 1, 0, 1, 0, 2, 1, 0, 1, 0, 1";
+    let text = format!(
+        "<ir_version: 8, opset_import: [\"\" : 17]>\n\
+         g (float[1,4,2,2] image) => (float[1,4,4] y)\n\
+         <float[4,4] wq = {{{weights}}}, float[4,4] wk = {{{weights}}}, float[4,4] wv = {{{weights}}},\n\
+         int64[3] flat = {{1, 4, 4}}, int64[4] heads = {{1, 4, 1, 4}}> {{\n\
+         rows = Reshape(image, flat) x = Transpose <perm = [0, 2, 1]> (rows)\n\
+         q1 = MatMul(x, wq) q2 = Reshape(q1, heads) q = Transpose <perm = [0, 2, 1, 3]> (q2)\n\
+         k1 = MatMul(x, wk) k2 = Reshape(k1, heads) k = Transpose <perm = [0, 2, 3, 1]> (k2)\n\
+         v1 = MatMul(x, wv) v2 = Reshape(v1, heads) v = Transpose <perm = [0, 2, 1, 3]> (v2)\n\
+         s = MatMul(q, k) p = Softmax <axis = -1> (s) o = MatMul(p, v)\n\
+         o1 = Transpose <perm = [0, 2, 1, 3]> (o) y = Reshape(o1, flat)\n}}"
+    );
+    let mut model = Model::parse(&text).unwrap();
+    let request = Request {
+        to: Some(Kind::Rope),
+        ..Request::default()
+    };
+    rewrite(&mut model, &request).unwrap();
+    let checks = check(&model, |_| {}, &Evaluator::default()).unwrap();
+    assert!(Check::of(&checks).ok, "{checks:#?}");
+    let other = |e: &mut Expected| e.first += 1;
+    let checks = check(&model, other, &Evaluator::default()).unwrap();
+    assert_eq!(failing(&checks), ["cos", "k", "q", "sin"], "control");
 }
