@@ -6,6 +6,7 @@
 mod error;
 mod guard;
 mod refuse;
+mod registers;
 mod session;
 mod value;
 

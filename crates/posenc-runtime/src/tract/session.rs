@@ -11,10 +11,12 @@ use tract_onnx::prelude::{
     DatumType, InferenceFact, InferenceModel, InferenceModelExt, IntoRunnable, IntoTValue,
     OutletId, TValue, TVec, TractResult, TypedRunnableModel,
 };
+use tract_onnx::tract_core::plan::eval;
 use tract_onnx::tract_hir::infer::GenericFactoid;
 
 use super::error::{NAME, failed, refused};
 use super::guard::guarded;
+use super::registers::clear_upper_halves;
 use super::{refuse, value};
 use crate::backend::{Port, Session};
 use crate::error::{Result, RuntimeError};
@@ -141,7 +143,12 @@ impl Session for TractRun {
         }
         let plan = self.plan((shapes, requested.clone()), &types)?;
         let results = guarded(|| {
-            let results = plan.run(values);
+            let mut state = plan.spawn().map_err(|e| failed(&e))?;
+            let results = state.run_plan_with_eval(values, |context, state, node, inputs| {
+                let results = eval(context, state, node, inputs);
+                clear_upper_halves();
+                results
+            });
             results.map_err(|e| failed(&e))
         })?;
         if results.len() != requested.len() {
