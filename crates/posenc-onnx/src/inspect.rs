@@ -5,6 +5,7 @@ mod entries;
 pub(crate) mod figures;
 pub(crate) mod positionless;
 mod shared;
+mod windows;
 
 use posenc_ir::Model;
 use serde_json::{Map, Value, json};
@@ -22,6 +23,7 @@ use crate::spelling;
 use posenc_encodings::kind::{Form, Kind};
 use posenc_encodings::laws::Identified;
 use posenc_encodings::round::to_digits;
+use windows::windows;
 
 /// Names every encoding and attention site of a model.
 ///
@@ -42,7 +44,8 @@ pub(crate) fn inspect(model: &Model, options: &Options) -> Inspect {
 pub(crate) fn report(model: &Model, found: &Found) -> Inspect {
     let mut report = Inspect::new(ModelSummary::of(model));
     report.encodings = entries(model, found);
-    report.attention = found.attention.iter().map(attention).collect();
+    let sites = found.attention.iter().zip(windows(model, found));
+    report.attention = sites.map(attention).collect();
     // Nodes may be in any order that the graph allows.
     report.attention.sort_by_key(|a| (a.stack, a.layer));
     report.limits = limits::all(model.graph(), found);
@@ -218,7 +221,7 @@ fn unknown(model: &Model, found: &Found) -> Vec<Encoding> {
     entries
 }
 
-fn attention(site: &Site) -> Attention {
+fn attention((site, window): (&Site, Option<usize>)) -> Attention {
     Attention {
         name: site.name.clone(),
         stack: site.place.stack,
@@ -232,7 +235,7 @@ fn attention(site: &Site) -> Attention {
         kv_heads: site.kv_heads,
         head_dim: site.head_dim,
         causal: site.mask.causal,
-        window: site.mask.window,
+        window,
         padding_mask: site.mask.padding,
         past: site.past,
         form: site.form,

@@ -221,7 +221,8 @@ fn replaces(found: &Found, kind: Kind, request: &Request) -> bool {
     kind != Kind::Rope || replaces_rotations(found, request)
 }
 
-/// Whether some chosen site has no rotation yet, or is to rotate other features.
+/// Whether some chosen site has no rotation yet, or is to rotate other features. A rescale leaves layers
+/// without an encoding alone, unless they are named.
 fn replaces_rotations(found: &Found, request: &Request) -> bool {
     let Parameters {
         layout,
@@ -229,13 +230,17 @@ fn replaces_rotations(found: &Found, request: &Request) -> bool {
         theta,
         ..
     } = &request.parameters;
-    let is_chosen = |site: usize| request.names(&found.attention[site]);
+    let is_chosen = |site: usize| {
+        let site = &found.attention[site];
+        request.names(site) && !site.cross
+    };
     let rotary: Vec<_> = found.rotary.iter().filter(|r| is_chosen(r.site)).collect();
     let chosen = (0..found.attention.len()).filter(|i| is_chosen(*i)).count();
-    if rotary.is_empty() || request.layers.is_some() && rotary.len() < chosen {
+    let is_rescale = request.scale.is_some() || request.hf_config.is_some() || theta.is_some();
+    let is_partial = rotary.len() < chosen && (request.layers.is_some() || !is_rescale);
+    if rotary.is_empty() || is_partial {
         return found.not_rotary.is_empty() && found.axial.is_empty();
     }
-    let is_rescale = request.scale.is_some() || request.hf_config.is_some() || theta.is_some();
     rotary.iter().any(|r| {
         let now = &r.query.rotation.rope;
         // Without a scaling, rope is the plain kind: halves of the whole head.
@@ -249,4 +254,40 @@ fn replaces_rotations(found: &Found, request: &Request) -> bool {
         };
         layout_differs || width_differs
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::detect::{Options, detect};
+    use crate::prove::testing::fixture;
+    use crate::request::LawName;
+    use crate::rewrite::rewrite;
+
+    #[test]
+    fn rope_is_inserted_where_a_layer_has_none_and_a_rescale_leaves_it_alone() {
+        let rotary = |request: Option<Request>| {
+            let mut model = fixture("smollm3/dynamo");
+            if let Some(request) = request {
+                rewrite(&mut model, &request).unwrap();
+            }
+            let found = detect(&model, &Options::default());
+            found.rotary.iter().map(|r| r.site).collect::<Vec<_>>()
+        };
+        let rope = || Request {
+            to: Some(Kind::Rope),
+            ..Request::default()
+        };
+        assert_eq!(rotary(None), [0]);
+        assert_eq!(rotary(Some(rope())), [0, 1]);
+        let scaled = Request {
+            scale: Some(LawName::Linear.into()),
+            parameters: Parameters {
+                factor: Some(2.0),
+                ..Parameters::default()
+            },
+            ..rope()
+        };
+        assert_eq!(rotary(Some(scaled)), [0]);
+    }
 }

@@ -8,12 +8,23 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::matrices::matrices_of_pairs;
 use super::site::RotaryOperand;
+use super::source::{all_positions, moved};
 use crate::detect::found::Found;
 use crate::detect::runs::{COARSE, LONGER, longer, rounding};
 use crate::graph::dataflow::Class;
 
 /// Elements that a value of a longer sequence may have.
 const BUDGET: Budget = Budget { elements: 1 << 20 };
+
+/// How far positions are moved where the graph has them as numbers: beyond the lengths of common models. Further
+/// on, angles in single precision are too inexact to be compared.
+const FAR: std::ops::RangeInclusive<u32> = 13..=19;
+
+/// The new tokens of a sequence that is run where it has no such numbers.
+const LONGEST: usize = 1 << 14;
+
+/// Elements that a value of that sequence may have.
+const LONGEST_BUDGET: Budget = Budget { elements: 1 << 22 };
 
 /// Differences of cos and sin that rounding does not explain.
 const TOLERANCE: f64 = 1e-2;
@@ -36,7 +47,16 @@ pub(super) fn departs(model: &Model, found: &Found, half: &RotaryOperand) -> Opt
         half,
         entering,
     };
-    LONGER.into_iter().find_map(|tokens| longer.departs(tokens))
+    let short = LONGER
+        .into_iter()
+        .find_map(|tokens| longer.departs(tokens, &BUDGET));
+    short.or_else(|| match longer.moved() {
+        Some(all) => all
+            .into_iter()
+            .find(|(_, follows)| !follows)
+            .map(|(later, _)| longer.departure(later)),
+        None => longer.departs(LONGEST, &LONGEST_BUDGET),
+    })
 }
 
 /// Whether values only count up with positions, by numbers that no length changes.
@@ -58,13 +78,18 @@ fn is_straight(graph: &Graph, found: &Found, from: &[ValueId]) -> bool {
         let fits = match (node.domain(), node.op()) {
             ("", "Add" | "Sub") => operands()
                 .all(|v| class(v).has(Class::POSITION) || class(v).is_constant() || whole(v)),
+            // A narrow integer wraps around.
+            ("", "Cast") => node
+                .output(0)
+                .and_then(|v| found.trace.get(v).dtype)
+                .is_some_and(holds_positions),
             ("", "Mul" | "MatMul" | "Einsum" | "Div") => {
                 operands().all(|v| class(v).has(Class::POSITION) || class(v).is_constant())
             }
             (
                 "",
-                "Cos" | "Sin" | "Neg" | "Cast" | "Identity" | "Concat" | "Unsqueeze" | "Squeeze"
-                | "Reshape" | "Transpose" | "Expand" | "Range",
+                "Cos" | "Sin" | "Neg" | "Identity" | "Concat" | "Unsqueeze" | "Squeeze" | "Reshape"
+                | "Transpose" | "Expand" | "Range",
             ) => true,
             _ => false,
         };
@@ -74,6 +99,11 @@ fn is_straight(graph: &Graph, found: &Found, from: &[ValueId]) -> bool {
         stack.extend(operands());
     }
     true
+}
+
+/// Whether a type holds the positions of any sequence.
+fn holds_positions(dtype: DType) -> bool {
+    dtype.is_float() || matches!(dtype, DType::I32 | DType::U32 | DType::I64 | DType::U64)
 }
 
 /// A rotation in longer sequences.
@@ -86,8 +116,8 @@ struct Longer<'a> {
 }
 
 impl Longer<'_> {
-    fn departs(&self, tokens: usize) -> Option<String> {
-        let values = self.values(tokens)?;
+    fn departs(&self, tokens: usize, budget: &Budget) -> Option<String> {
+        let values = longer(self.model, self.found, &self.entering, tokens, budget)?;
         let grown = tokens - self.found.lengths.sequence;
         if !self.follows(&self.maps(&values, 0)?, 0) {
             return Some(format!(
@@ -101,18 +131,39 @@ impl Longer<'_> {
             return None;
         }
         let follows = self.follows(&self.maps(&values, grown)?, grown);
-        (!follows).then(|| {
-            format!(
-                "from position {} on, the angles do not go on as they begin",
-                self.found.lengths.past + grown
-            )
-        })
+        (!follows).then(|| self.departure(grown))
     }
 
-    /// What enters the rotation in a sequence of so many new tokens; `None` where it cannot be
-    /// computed.
-    fn values(&self, tokens: usize) -> Option<Vec<Value>> {
-        longer(self.model, self.found, &self.entering, tokens, &BUDGET)
+    /// Why a rotation is another one from a position on.
+    fn departure(&self, later: usize) -> String {
+        format!(
+            "from position {} on, the angles do not go on as they begin",
+            self.found.lengths.past + later
+        )
+    }
+
+    /// Whether the rotation goes on at positions far behind those of the trial run, for each distance at which it
+    /// can be computed and compared; `None` where it cannot be computed.
+    fn moved(&self) -> Option<Vec<(usize, bool)>> {
+        if self.half.region.inside.is_some() {
+            return None;
+        }
+        let positions = all_positions(self.model, self.found, self.half);
+        let pairs = self.pairs()?;
+        let (trace, region) = (&self.found.trace, &self.half.region);
+        let at = |later: usize| {
+            let change = |v: &ValueId| Some((*v, moved(trace.get(*v), later)?));
+            let change = positions.iter().map(change).collect::<Option<_>>()?;
+            let maps = matrices_of_pairs(self.model, trace, &change, region, &pairs).ok()?;
+            Some((later, self.follows(&maps, later)))
+        };
+        let far = FAR.map(|power| 1 << power);
+        let mut far = far
+            .filter(|later| self.tolerance(*later) <= COARSE)
+            .peekable();
+        let is_inexact = far.peek().is_none();
+        let all: Vec<(usize, bool)> = far.filter_map(at).collect();
+        (is_inexact || !positions.is_empty() && !all.is_empty()).then_some(all)
     }
 
     /// The matrices of the rotation with the rows from one on in place of those of the trial run;
@@ -145,15 +196,21 @@ impl Longer<'_> {
         Some(pairs.map(|(a, b)| (a - offset, b - offset)).collect())
     }
 
+    /// How far apart cosines may be at positions so much later. A frequency that was read from a few rows may be off
+    /// by as much at each position.
+    fn tolerance(&self, later: usize) -> f64 {
+        let rows = self.half.rotation.cos.nrows();
+        let drift = later as f64 / rows.saturating_sub(1).max(1) as f64;
+        let rounding = rounding(self.found.trace.get(self.half.region.output).dtype);
+        TOLERANCE + 4.0 * rounding * (1.0 + drift)
+    }
+
     /// Whether matrices rotate by the angles of positions which are `later` than those of the trial
     /// run. Rows of nothing are those of a table that has ended, which is a limit.
     fn follows(&self, maps: &Array3<f64>, later: usize) -> bool {
         let near = &self.half.rotation;
         let rows = near.cos.nrows();
-        // A frequency that was read from a few rows may be off by as much at each position.
-        let drift = later as f64 / rows.saturating_sub(1).max(1) as f64;
-        let off = TOLERANCE
-            + 4.0 * rounding(self.found.trace.get(self.half.region.output).dtype) * (1.0 + drift);
+        let off = self.tolerance(later);
         let Some(pairs) = self.pairs().filter(|_| off <= COARSE) else {
             return true;
         };

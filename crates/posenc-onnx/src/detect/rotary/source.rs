@@ -66,6 +66,21 @@ pub(crate) fn positions(model: &Model, found: &Found, half: &RotaryOperand) -> O
     Cone::of(model.graph(), &found.classes, half).positions(model.graph(), found)
 }
 
+/// All values that the positions of a rotation are counted in: a graph may count them more than once.
+pub(super) fn all_positions(model: &Model, found: &Found, half: &RotaryOperand) -> Vec<ValueId> {
+    Cone::of(model.graph(), &found.classes, half).all_positions(model.graph(), found)
+}
+
+/// Positions of as many tokens that come so much later; `None` for what has no numbers.
+pub(super) fn moved(positions: &Value, later: usize) -> Option<Value> {
+    let moved = positions.to_f64()?.mapv(|p| p + later as f64);
+    Some(if positions.dtype.is_some_and(|t| t.is_int()) {
+        Value::int(moved.mapv(|p| p as i64))
+    } else {
+        Value::float(moved)
+    })
+}
+
 /// Lengths that decide between frequencies: scalars that contain the trial run's length and that a
 /// comparison or a branch before the rotation reads.
 pub(crate) fn lengths(model: &Model, found: &Found, half: &RotaryOperand) -> Vec<ValueId> {

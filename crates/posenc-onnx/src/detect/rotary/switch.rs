@@ -1,6 +1,5 @@
 //! Frequencies that depend on the length: the rotation is read again at longer lengths.
 
-use ndarray::ArrayD;
 use posenc_ir::eval::{Budget, Value, probe};
 use posenc_ir::{Model, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -8,7 +7,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::site::{RotaryOperand, Rotation, Switch};
 use crate::detect::found::Found;
 use crate::detect::rotary::read::read_again;
-use crate::detect::rotary::source::{decisions, derives, lengths, positions};
+use crate::detect::rotary::source::{decisions, derives, lengths, moved, positions};
 use crate::graph::dataflow::Class;
 use posenc_encodings::families::rope::Rope;
 
@@ -101,14 +100,7 @@ impl Far<'_> {
         let shift = length.checked_sub(self.shortest())?;
         let mut change = FxHashMap::default();
         for at in &self.positions {
-            let value = self.found.trace.get(*at);
-            let moved: ArrayD<f64> = value.to_f64()?.mapv(|p| p + shift as f64);
-            let moved = if value.dtype.is_some_and(|t| t.is_int()) {
-                Value::int(moved.mapv(|p| p as i64))
-            } else {
-                Value::float(moved)
-            };
-            change.insert(*at, moved);
+            change.insert(*at, moved(self.found.trace.get(*at), shift)?);
         }
         if let Some(kept) = self.kept {
             let value = self.found.trace.get(kept).clone();

@@ -99,6 +99,55 @@ fn positions_that_do_not_go_on_are_unknown() {
     assert_eq!(far, (1, 0), "control");
 }
 
+/// Rotates by angles of positions that are bent.
+fn bent(s: &mut Sketch, x: &str, bend: impl Fn(&mut Sketch, &str) -> String) -> String {
+    rotated(s, x, |s, at, f| {
+        let at = bend(s, at);
+        s.op("Mul", &[&at, f])
+    })
+}
+
+#[test]
+fn positions_that_do_not_go_on_far_away_are_unknown() {
+    let all: [fn(&mut Sketch, &str, Side) -> String; 4] = [
+        |s, x, _| {
+            bent(s, x, |s, at| {
+                let last = s.float(8191.0);
+                s.op("Min", &[at, &last])
+            })
+        },
+        |s, x, _| {
+            bent(s, x, |s, at| {
+                let size = s.float(5000.0);
+                s.with("Mod", &[at, &size], &[("fmod", A::Int(1))])
+            })
+        },
+        |s, x, _| {
+            bent(s, x, |s, at| {
+                let last = s.float(131_071.0);
+                let late = s.op("Greater", &[at, &last]);
+                s.op("Where", &[&late, &last, at])
+            })
+        },
+        |s, x, _| {
+            bent(s, x, |s, at| {
+                let narrow = s.cast(at, DType::I16);
+                s.cast(&narrow, DType::F32)
+            })
+        },
+    ];
+    for (i, rotated) in all.into_iter().enumerate() {
+        assert_eq!(read(rotated), (0, 1), "{i}");
+    }
+    let wide = read(|s, x, _| {
+        bent(s, x, |s, at| {
+            let wide = s.cast(at, DType::I32);
+            s.cast(&wide, DType::F32)
+        })
+    });
+    assert_eq!(wide, (1, 0), "control");
+}
+
 #[test]
 fn tables_may_end_before_a_longer_sequence_does() {
     let read = read(|s, x, _| {

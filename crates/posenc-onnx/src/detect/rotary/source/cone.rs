@@ -82,11 +82,16 @@ impl Cone {
         out
     }
 
+    /// The first of [`all_positions`](Self::all_positions).
+    pub(crate) fn positions(&self, graph: &Graph, found: &Found) -> Option<ValueId> {
+        self.all_positions(graph, found).into_iter().next()
+    }
+
     /// The positions: integers, where the graph has them so, that count up to the last token of
     /// the trial run and follow from no others that do.
-    pub(crate) fn positions(&self, graph: &Graph, found: &Found) -> Option<ValueId> {
-        if self.given.is_some() {
-            return self.given;
+    pub(crate) fn all_positions(&self, graph: &Graph, found: &Found) -> Vec<ValueId> {
+        if let Some(given) = self.given {
+            return vec![given];
         }
         let counts = |v: &ValueId| -> bool {
             let Some(data) = found.trace.get(*v).to_f64() else {
@@ -105,7 +110,8 @@ impl Cone {
         let all = if ints.is_empty() { counting } else { ints };
         // What is counted from others follows them; what follows nothing can replace a table.
         let set: FxHashSet<ValueId> = all.iter().copied().collect();
-        all.iter().copied().find(|v| !derives(graph, *v, &set))
+        let follows = |v: &ValueId| derives(graph, *v, &set);
+        all.into_iter().filter(|v| !follows(v)).collect()
     }
 }
 
