@@ -12,6 +12,7 @@ mod open;
 mod open_length;
 mod rescale;
 mod resize;
+mod revealed;
 mod rewritten;
 mod stretch;
 mod summary;

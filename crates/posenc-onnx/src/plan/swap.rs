@@ -137,6 +137,7 @@ pub(crate) fn plan(
     if planner.is_already(kind, &groups) {
         return Ok(None);
     }
+    planner.check_trained(kind)?;
     let inferred = planner.inferred;
     Ok(Some(SwapPlan {
         kind,

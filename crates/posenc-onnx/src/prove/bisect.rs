@@ -1,47 +1,22 @@
 //! Where two runs diverge: the first value, in order of computation, that is out of bounds.
 
+mod named;
+mod side;
+
 use std::collections::BTreeMap;
 
-use posenc_ir::{Graph, Model, NodeId, Tensor, ValueId};
-use posenc_runtime::{ModelSource, Optimization, Options};
+use posenc_ir::{Graph, NodeId, ValueId};
 
 use super::VerifyError;
 use super::compare::{Difference, compare};
-use super::inputs;
 use super::options::VerifyOptions;
 use super::points::Point as RunPoint;
-use super::run::{RuntimeTarget, run};
 use super::subject::tolerance;
-use crate::detect::Found;
 use crate::graph::dataflow::Class;
 use crate::report::Neighbour;
-
-/// The most bytes that the weights before a value may take.
-const LIMIT: usize = 1 << 31;
-
-/// One side of a comparison: a model and its detection, in a runtime.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Side<'a> {
-    /// The model.
-    pub model: &'a Model,
-    /// Its detection.
-    pub found: &'a Found,
-    /// What it runs on.
-    pub target: &'a RuntimeTarget<'a>,
-    /// Whether the runtime may optimize the graph.
-    pub optimization: Optimization,
-    /// The inputs that were given; empty for random ones.
-    pub given: &'a [(String, Tensor)],
-}
-
-/// A value to compare.
-#[derive(Clone, Copy, Debug)]
-struct Point {
-    /// The node of the first model that computes it.
-    node: NodeId,
-    of_a: ValueId,
-    of_b: ValueId,
-}
+use named::named_values;
+pub(crate) use side::Side;
+use side::{Point, value};
 
 /// Where two runs diverge.
 #[derive(Debug)]
@@ -55,11 +30,10 @@ pub(crate) struct Divergence {
 /// Finds the node of `a` that computes the first value to differ from that of `b`; `None` if none
 /// differs.
 ///
-/// For one model in two runtimes, every value of the main graph is compared; for two models, those
-/// that detection finds in both: queries, keys, scores and weights of every attention site. The
-/// search bisects the list, which assumes that all values after the first different one differ
-/// too. Parallel branches break that assumption, so the search then follows inputs that differ
-/// backwards, until no input of a node differs.
+/// Of two models, the values with one name in both are compared, in order of computation. Of one
+/// model in two runtimes, and where names tell nothing, a list is halved: every value of the main
+/// graph, or else what detection finds in both models: queries, keys, scores and weights of every
+/// attention site.
 ///
 /// # Errors
 /// When a runtime fails, or the weights before a value are too large to be cut out.
@@ -69,48 +43,33 @@ pub(crate) fn bisect(
     run: RunPoint,
     options: &VerifyOptions,
 ) -> Result<Option<Divergence>, VerifyError> {
-    let points = if std::ptr::eq(a.model, b.model) {
-        every_value(a)
-    } else {
-        site_values(a, b)
-    };
+    let is_one = std::ptr::eq(a.model, b.model);
     let tolerance = tolerance(a.model, a.found, options);
     let compared = |point: &Point| -> Result<Difference, VerifyError> {
         let got = value(a, point.of_a, run)?;
         let want = value(b, point.of_b, run)?;
         Ok(compare(&got, &want, tolerance))
     };
-    let differs = |point: &Point| compared(point).map(|found| !found.ok);
-    let Some(last) = points.last() else {
-        return Ok(None);
+    let mut points = match is_one {
+        true => vec![],
+        false => named_values(a, b),
     };
-    if !differs(last)? {
-        return Ok(None);
-    }
-    // The first value that differs is in `points[low..=high]`.
-    let (mut low, mut high) = (0, points.len() - 1);
-    while low < high {
-        let middle = low + (high - low) / 2;
-        if differs(&points[middle])? {
-            high = middle;
-        } else {
-            low = middle + 1;
-        }
-    }
-    let by_value: BTreeMap<ValueId, &Point> = points.iter().map(|p| (p.of_a, p)).collect();
-    let mut at_fault = points[low].node;
-    'back: loop {
-        for input in a.model.graph().node(at_fault).inputs().iter().flatten() {
-            if let Some(point) = by_value.get(input)
-                && differs(point)?
-            {
-                at_fault = point.node;
-                continue 'back;
-            }
-        }
-        break;
-    }
     let graph = a.model.graph();
+    let at_fault = match named::first(&points, [a, b], run, tolerance) {
+        Some(first) => points[first].node,
+        None => {
+            points = match is_one {
+                true => every_value(a),
+                false => site_values(a, b),
+            };
+            let halved = halved(graph, &points, &|point| Ok(!compared(point)?.ok))?;
+            let Some(node) = halved else {
+                return Ok(None);
+            };
+            node
+        }
+    };
+    let by_value = by_value(&points);
     let mut around = vec![];
     for node in neighbours(graph, at_fault) {
         let point = graph.node(node).outputs().iter().flatten();
@@ -128,6 +87,53 @@ pub(crate) fn bisect(
         place: graph.place(at_fault),
         around,
     }))
+}
+
+/// Halves a list of points down to the node of one that differs while no input of the node does;
+/// `None` where the last point does not differ.
+///
+/// This assumes that all values after the first different one differ too. Parallel branches break
+/// that assumption, so the search then follows inputs that differ backwards.
+fn halved(
+    graph: &Graph,
+    points: &[Point],
+    differs: &dyn Fn(&Point) -> Result<bool, VerifyError>,
+) -> Result<Option<NodeId>, VerifyError> {
+    let Some(last) = points.last() else {
+        return Ok(None);
+    };
+    if !differs(last)? {
+        return Ok(None);
+    }
+    // The first value that differs is in `points[low..=high]`.
+    let (mut low, mut high) = (0, points.len() - 1);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if differs(&points[middle])? {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    let by_value = by_value(points);
+    let mut at_fault = points[low].node;
+    'back: loop {
+        for input in graph.node(at_fault).inputs().iter().flatten() {
+            if let Some(point) = by_value.get(input)
+                && differs(point)?
+            {
+                at_fault = point.node;
+                continue 'back;
+            }
+        }
+        break;
+    }
+    Ok(Some(at_fault))
+}
+
+/// Points by the value of the first model.
+fn by_value(points: &[Point]) -> BTreeMap<ValueId, &Point> {
+    points.iter().map(|point| (point.of_a, point)).collect()
 }
 
 /// The nodes that are shown before and after the one at fault, at most.
@@ -195,27 +201,4 @@ fn site_values(a: &Side<'_>, b: &Side<'_>) -> Vec<Point> {
         }
     }
     points
-}
-
-/// Runs the part of a model that computes one value.
-fn value(side: &Side<'_>, value: ValueId, at: RunPoint) -> Result<Tensor, VerifyError> {
-    let graph = side.model.graph();
-    let cut = side.model.cut(&[], &[value], LIMIT)?;
-    let source = ModelSource::Bytes {
-        model: &cut.bytes,
-        folder: None,
-    };
-    let options = Options {
-        provider: side.target.provider.clone(),
-        optimization: side.optimization,
-        fallback: side.target.fallback,
-        ..Options::default()
-    };
-    let name = graph.name(value);
-    let session = side.target.backend.load(source, &options);
-    let mut session = session.map_err(|e| VerifyError::runtime(name, e))?;
-    let fed = inputs::fed((graph, &side.found.ports), (at.at, at.padding), side.given)?;
-    let outputs = run(session.as_mut(), &fed, name)?;
-    let first = outputs.into_iter().next().map(|(_, tensor)| tensor);
-    first.ok_or_else(|| VerifyError::unsupported(name, "the runtime returned no output"))
 }

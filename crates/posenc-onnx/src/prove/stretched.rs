@@ -144,19 +144,20 @@ pub(crate) fn reaches(
     is_whole: bool,
 ) -> Result<(), RewriteError> {
     match plan.max_length {
-        Some(wanted) => ends_from(after, wanted, is_whole),
+        Some(wanted) => ends_from(after, wanted, &|limit| {
+            is_whole || limit.cause != LimitCause::Table
+        }),
         None => Ok(()),
     }
 }
 
-/// Refuses a model that ends before a length; `is_whole` says that its tables count.
+/// Refuses a model that ends before a length, by the limits that are meant.
 pub(crate) fn ends_from(
     after: &Context<'_>,
     wanted: usize,
-    is_whole: bool,
+    is_meant: &dyn Fn(&Limit) -> bool,
 ) -> Result<(), RewriteError> {
     let limits = limits::all(after.graph(), after.found);
-    let is_meant = |limit: &Limit| is_whole || limit.cause != LimitCause::Table;
     let short = |limit: &&Limit| limit.length < wanted && is_meant(limit);
     let Some(short) = limits.iter().find(short) else {
         return Ok(());

@@ -1,4 +1,4 @@
-use posenc_ir::{Model, Tensor, Weights};
+use posenc_ir::{DType, Model, Tensor, Weights};
 use posenc_runtime::{Backend, Fallback, Optimization, Provider, RuntimeError};
 
 use super::run::RuntimeTarget;
@@ -131,9 +131,9 @@ fn another_model_differs_and_another_export_of_the_same_model_does_not() {
     let report = verify(&model, Some(&other), &options, &backends).unwrap();
     assert!(!report.ok);
     let failed = report.runs.iter().find(|r| !r.ok).unwrap();
-    // Scaled frequencies show in the first layer's rotated queries.
+    // Scaled frequencies show before any layer.
     let place = failed.first_divergence.as_deref().unwrap();
-    assert!(place.contains("layers.0"), "{place}");
+    assert!(place.ends_with("rotary_emb/Expand"), "{place}");
 }
 
 #[test]
@@ -164,6 +164,48 @@ fn the_first_node_that_differs_between_two_runtimes_is_named() {
     // What it reads is right, and what reads it is shown.
     assert!(around[..first].iter().all(|near| near.ok != Some(false)));
     assert!(around.len() > first + 1, "{around:#?}");
+}
+
+/// Rotations are computed beside queries, which are equal.
+#[test]
+fn the_first_value_that_differs_between_two_models_is_named_whatever_is_equal_after_it() {
+    let model = fixture("llama/optimum");
+    let graph = model.graph();
+    let positions = graph.find(graph.main(), "position_ids").unwrap();
+    let clamped = |last: f64| {
+        let mut other = model.clone();
+        let mut out = graph.emitter(graph.main(), "clamped");
+        let last = out.scalar("last", DType::I64, last);
+        let least = out.op("Min", &[positions, last]);
+        out.redirect(positions, least).unwrap();
+        let patch = out.finish();
+        other.commit(patch).unwrap();
+        let options = VerifyOptions {
+            bisect: Bisect::FirstFailure,
+            ..short()
+        };
+        let backends = boxed(&[Evaluator::default()]);
+        verify(&model, Some(&other), &options, &backends).unwrap()
+    };
+    let order = graph.order(graph.main()).unwrap();
+    let mut reads = order.iter().filter(|id| {
+        let node = graph.node(**id);
+        node.is("Unsqueeze") && node.input(0) == Some(positions)
+    });
+    let first = *reads.next().unwrap();
+    let runs = clamped(5.0).runs;
+    let failed = runs.iter().find(|r| r.first_divergence.is_some()).unwrap();
+    assert_eq!(failed.first_divergence, Some(graph.place(first)));
+    let around = &failed.neighbourhood;
+    let shown = around.iter().find(|near| near.is_first).unwrap();
+    assert!(
+        shown.ok == Some(false) && shown.max_abs >= Some(1.0),
+        "{shown:?}"
+    );
+    // A control: positions beyond the clamp are not reached.
+    let report = clamped(100.0);
+    assert!(report.ok);
+    assert!(report.runs.iter().all(|run| run.first_divergence.is_none()));
 }
 
 /// Takes no model.

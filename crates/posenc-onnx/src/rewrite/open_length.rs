@@ -177,7 +177,7 @@ impl Opened {
         let limits = limits::all(done.model.graph(), &done.found);
         let ends = limits.first().map(|limit| limit.length);
         if let Some(wanted) = wanted {
-            ends_from(&result, wanted, true)?;
+            ends_from(&result, wanted, &|_| true)?;
         }
         check_lengths(&result, self.old, wanted.or(ends).unwrap_or(self.old + 1))
     }

@@ -57,7 +57,7 @@ pub(super) fn apply(
     report.limits.after = limits::all(next.graph(), &after);
     match plan.wanted {
         Wanted::Length { length, .. } => {
-            stretched::ends_from(&result, length, true)?;
+            stretched::ends_from(&result, length, &|_| true)?;
             let scaled = Stretched {
                 scale: request.scale,
                 corners: request.parameters.corners,

@@ -1,15 +1,15 @@
 //! Stretching what is no rotation: tables and biases.
 
-use posenc_ir::{Applied, Model};
+use posenc_ir::Model;
 
+use super::revealed::with_revealed;
 use super::rewritten::Rewritten;
 use super::summary::{Changed, edits, sites_of, warnings};
 use crate::detect::branches::Branch;
 use crate::detect::context::Context;
 use crate::detect::finding::Finding;
-use crate::detect::{Found, Options, detect, limits};
+use crate::detect::{Found, detect, limits};
 use crate::edit;
-use crate::edit::extend_buffers::extend_buffers;
 use crate::error::RewriteError;
 use crate::inspect::entries;
 use crate::plan::stretch::{Plan, distances};
@@ -17,9 +17,6 @@ use crate::prove::stretched;
 use crate::record::stretch::{self, Stretched};
 use crate::report::{Guarantee, Limit, Rewrite};
 use crate::request::Request;
-
-/// Buffers behind each other are few.
-const ROUNDS: usize = 4;
 
 /// Carries out a plan.
 pub(super) fn apply(
@@ -51,7 +48,8 @@ pub(super) fn apply(
     let (mut next, mut applied) = edit::stretch::stretch(&context, plan)?;
     let mut after = detect(&next, &options);
     if let Some(wanted) = plan.max_length {
-        (next, after) = with_revealed(next, after, &options, wanted, &mut applied)?;
+        let revealed = with_revealed(next, after, &options, wanted, &mut applied)?;
+        (next, after) = (revealed.model, revealed.found);
     }
     let result = Context {
         model: &next,
@@ -88,39 +86,6 @@ fn endless(found: &Found, request: &Request) -> Option<String> {
         "nothing changes: the graph clamps the distances of {}, so that its tables end nowhere",
         clamped.encoding.kind()
     ))
-}
-
-/// Extends the buffers whose end shows only now that others reach further.
-fn with_revealed(
-    mut model: Model,
-    mut found: Found,
-    options: &Options,
-    wanted: usize,
-    applied: &mut Applied,
-) -> Result<(Model, Found), RewriteError> {
-    for _ in 0..ROUNDS {
-        let limits = limits::all(model.graph(), &found);
-        if limits.iter().all(|limit| limit.length >= wanted) {
-            break;
-        }
-        let context = Context {
-            model: &model,
-            found: &found,
-        };
-        let mut out = model.graph().emitter(model.graph().main(), "posenc");
-        if extend_buffers(&mut out, &context, wanted, &[])? == 0 {
-            break;
-        }
-        let patch = out.finish();
-        let (next, more) = model.with_patch(patch)?;
-        applied.added.extend(more.added);
-        applied.removed.extend(more.removed);
-        applied.revalued.extend(more.revalued);
-        applied.constants.extend(more.constants);
-        found = detect(&next, options);
-        model = next;
-    }
-    Ok((model, found))
 }
 
 /// Records the limits of a report and what was `scaled`, next to what earlier rewrites did.

@@ -17,6 +17,7 @@ use super::summary::{
 };
 use crate::detect::absolute::input_of_coordinates;
 use crate::detect::branches::{Branch, other_branches};
+use crate::detect::context::Context;
 use crate::detect::finding::Finding;
 use crate::detect::{Found, detect, limits};
 use crate::error::{Refusal, RewriteError};
@@ -24,9 +25,10 @@ use crate::inspect::entries;
 use crate::plan::change::rescale_plans;
 use crate::plan::swap::SwapPlan;
 use crate::prove::rescaled::has_planned_frequencies;
+use crate::prove::stretched::ends_from;
 use crate::record::swap::BranchRecord;
 use crate::record::{self, record as recorded};
-use crate::report::{Encoding, Guarantee, Limit, Rewrite};
+use crate::report::{Encoding, Guarantee, Limit, LimitCause, Rewrite};
 use crate::request::Request;
 use branch::{Swapped, swap_branches};
 use posenc_encodings::kind::Kind;
@@ -93,6 +95,14 @@ pub(super) fn apply(
     report.meaning = Some(meaning(&report.edits, plan.kind));
     report.limits.before = limits::all(model.graph(), before);
     report.limits.after = limits::all(next.graph(), &found);
+    let others = other_branches(&next, options, &found);
+    for found in std::iter::once(&found).chain(others.iter().map(|branch| &branch.found)) {
+        let context = Context {
+            model: &next,
+            found,
+        };
+        check_reach(&context, request)?;
+    }
     let cache = cache_of_swapped(before, &found, &plan.sites);
     report.warnings = warnings(&found, cache, plan.max_length);
     report.warnings.extend(kept_at_cross(&found, &to));
@@ -111,10 +121,32 @@ pub(super) fn apply(
         ));
     }
     Ok(Rewritten {
-        other_branches: with_rotations(other_branches(&next, options, &found)),
+        other_branches: with_rotations(others),
         proof: Some(proof),
         ..Rewritten::new(next, found, report)
     })
+}
+
+/// Refuses a result with buffers that end before the length that was asked for. A graph of one length keeps
+/// it, and so do tables where only some sites get another encoding: warnings tell these.
+fn check_reach(result: &Context<'_>, request: &Request) -> Result<(), RewriteError> {
+    let is_static = result.found.ports.fixed_sequence().is_some();
+    let Some(wanted) = request.parameters.max_length.filter(|_| !is_static) else {
+        return Ok(());
+    };
+    let is_part = request.layers.is_some() || request.stack.is_some();
+    let is_meant = |limit: &Limit| match limit.cause {
+        LimitCause::Table | LimitCause::Cache => !is_part,
+        LimitCause::StaticShape | LimitCause::Runtime => false,
+        _ => true,
+    };
+    match ends_from(result, wanted, &is_meant) {
+        Err(RewriteError::Refused(refusal)) => {
+            let advice = "; leave out `max-length`, or give what it ends at";
+            Err(refusal.with(advice).into())
+        }
+        done => done,
+    }
 }
 
 /// Tables that coordinates of the input pick from, which are removed with those of positions.

@@ -3,6 +3,7 @@
 use super::planner::Planner;
 use super::spec::{EncodingSpec, Group};
 use crate::detect::finding::{Encoding, Finding};
+use crate::error::{Refusal, RewriteError};
 use posenc_encodings::kind::Kind;
 
 impl Planner<'_> {
@@ -42,6 +43,36 @@ impl Planner<'_> {
                 .is_some_and(|(f, new)| self.is_as_planned(f, new))
         });
         all && here.next().is_some()
+    }
+
+    /// Refuses a longer table in place of a learned one where nothing gives its numbers: zeros would
+    /// replace the trained rows.
+    pub(crate) fn check_trained(&self, kind: Kind) -> Result<(), RewriteError> {
+        let p = self.parameters;
+        let is_given = self.request.params.is_some() || p.seed.is_some();
+        let is_meant = kind == Kind::Learned && !is_given;
+        let Some(wanted) = p.max_length.filter(|_| is_meant) else {
+            return Ok(());
+        };
+        let findings = self.context.found.findings.iter();
+        let mut here = findings.filter(|f| f.sites.iter().any(|site| self.sites.contains(site)));
+        let trained = here.find_map(|finding| match &finding.encoding {
+            Encoding::Learned(table) if table.max_positions < wanted => Some(table),
+            _ => None,
+        });
+        let Some(table) = trained else { return Ok(()) };
+        let longer = match table.grid {
+            None => {
+                format!("`scale` linear, cubic, tile or hierarchical with `max-length` {wanted}")
+            }
+            Some(_) => "`image-size`".to_owned(),
+        };
+        let why = format!(
+            "the model has learned positions already, and zeros would replace their {} rows; instead of \
+             `to`, give {longer} for more rows, or keep it and give a table in `params`",
+            table.max_positions
+        );
+        Err(Refusal::invalid(why).into())
     }
 
     /// Whether nothing is added to some token, as by a table whose first row is zero.

@@ -23,6 +23,7 @@ use crate::prove::tokens;
 use crate::prove::types;
 use crate::record::swap::BranchRecord;
 use crate::request::Request;
+use crate::rewrite::revealed::{Revealed, with_revealed};
 
 use super::caches::check_caches;
 use super::learned::{self, Graphs};
@@ -154,11 +155,21 @@ fn swap_branch(model: &Model, branch: &Branch, plan: SwapPlan) -> Result<Swapped
             Some(wanted) => extend_buffers(&mut out, &context, wanted, &[])?,
             None => 0,
         };
-        let (next, inserted) = bare.clone().with_patch(out.finish())?;
-        Ok((next, inserted, extended))
+        let (next, mut inserted) = bare.clone().with_patch(out.finish())?;
+        let found = detect(&next, options);
+        let mut done = match plan.max_length {
+            Some(wanted) => with_revealed(next, found, options, wanted, &mut inserted)?,
+            None => Revealed::of(next, found),
+        };
+        done.extended += extended;
+        Ok((done, inserted))
     };
-    let (next, inserted, extended) = insert(&plan)?;
-    let after = detect(&next, options);
+    let (done, inserted) = insert(&plan)?;
+    let Revealed {
+        model: next,
+        found: after,
+        extended,
+    } = done;
     let last = Context {
         model: &next,
         found: &after,
@@ -170,9 +181,8 @@ fn swap_branch(model: &Model, branch: &Branch, plan: SwapPlan) -> Result<Swapped
     let (swapped, proven) = if random == plan.groups {
         ((next.clone(), after.clone()), inserted.clone())
     } else {
-        let (model, proven, _) = insert(&plan.with(random.clone()))?;
-        let found = detect(&model, options);
-        ((model, found), proven)
+        let (random, proven) = insert(&plan.with(random.clone()))?;
+        ((random.model, random.found), proven)
     };
     let proof = Proof {
         plan: plan.with(random),

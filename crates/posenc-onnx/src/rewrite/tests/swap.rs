@@ -3,9 +3,12 @@
 use posenc_encodings::kind::Kind;
 use posenc_ir::DType;
 use posenc_ir::Model;
+use safetensors::tensor::{Dtype, TensorView};
 
+use crate::error::RefusalKind;
 use crate::graph::sketch::{A, HIDDEN, Sketch};
-use crate::request::Request;
+use crate::report::Rewrite;
+use crate::request::{Request, Tensors};
 use crate::rewrite::rewrite;
 
 /// A model of two layers that cut one causal buffer of 16 tokens.
@@ -71,7 +74,100 @@ fn a_length_beyond_any_buffer_is_refused() {
         to: Some(Kind::Learned),
         ..Request::default()
     };
+    request.parameters.seed = Some(1);
     request.parameters.max_length = Some(100_000_000);
     let why = rewrite(&mut model(), &request).unwrap_err().to_string();
     assert!(why.contains("a table of [100000000, 24]"), "{why}");
+}
+
+/// A model with buffers of 16 positions and 16 types: positions pick the types, of which there are as many
+/// copies as positions, so that their end shows only where positions go on.
+fn with_types(positions: [i64; 16]) -> Model {
+    let mut s = Sketch::default();
+    let x = s.embedded();
+    let shape = s.op("Shape", &[&x]);
+    let (zero, one) = (s.ints(&[0]), s.ints(&[1]));
+    let length = s.gather(&shape, &one, 0);
+    let positions = positions.map(|at| at as f64);
+    let positions = s.typed(DType::I64, &[1, 16], positions);
+    let at = s.op("Slice", &[&positions, &zero, &length, &one]);
+    let types = s.typed(DType::I64, &[1, 16], [0.0; 16]);
+    let rows = s.op("Shape", &[&at]);
+    let rows = s.gather(&rows, &zero, 0);
+    let rows = s.concat(&[&rows, &one], 0);
+    let types = s.op("Expand", &[&types, &rows]);
+    let types = s.with("GatherElements", &[&types, &at], &[("axis", A::Int(1))]);
+    let mut y = x;
+    for (count, index) in [(2, &types), (16, &at)] {
+        let table = s.weights(&[count, HIDDEN]);
+        let rows = s.gather(&table, index, 0);
+        y = s.op("Add", &[&y, &rows]);
+    }
+    let y = s.attends(&y, &y);
+    s.model(17, &[&y])
+}
+
+/// What a swap to ALiBi reports of positions 0 to 14 and a last one, or why it is refused.
+fn to_alibi(last: i64, max_length: Option<usize>) -> Result<Rewrite, String> {
+    let mut positions: [i64; 16] = std::array::from_fn(|at| at as i64);
+    positions[15] = last;
+    let mut request = Request {
+        to: Some(Kind::Alibi),
+        ..Request::default()
+    };
+    request.parameters.max_length = max_length;
+    let done = rewrite(&mut with_types(positions), &request);
+    done.map(|done| done.report).map_err(|why| why.to_string())
+}
+
+#[test]
+fn buffers_behind_others_are_made_longer_too() {
+    for (wanted, changed, end) in [(None, 0, 16), (Some(12), 0, 16), (Some(40), 2, 40)] {
+        let report = to_alibi(15, wanted).unwrap();
+        assert_eq!(report.edits[0].initializers_changed, changed, "{wanted:?}");
+        assert_eq!(report.limits.after[0].length, end, "{wanted:?}");
+        assert_eq!(report.warnings, Vec::<String>::new(), "{wanted:?}");
+    }
+}
+
+#[test]
+fn a_buffer_that_goes_on_in_no_known_way_is_refused_by_name() {
+    let why = to_alibi(14, Some(40)).unwrap_err();
+    let end = "(position-buffer) would still end at 16, below the new length 40";
+    assert!(why.contains(end), "{why}");
+    assert!(why.contains("leave out `max-length`"), "{why}");
+    for short in [None, Some(16)] {
+        assert_eq!(to_alibi(14, short).map(drop), Ok(()), "{short:?}");
+    }
+}
+
+#[test]
+fn zeros_do_not_replace_trained_rows() {
+    let of = |change: &dyn Fn(&mut Request)| {
+        let mut request = Request {
+            to: Some(Kind::Learned),
+            ..Request::default()
+        };
+        request.parameters.max_length = Some(40);
+        change(&mut request);
+        let done = rewrite(&mut model(), &request);
+        done.map(|done| done.report.edits.len())
+    };
+    let why = of(&|_| {}).unwrap_err();
+    let refusal = why.refusal().expect("it is a refusal");
+    assert_eq!(refusal.kind(), &RefusalKind::InvalidParameter);
+    let advice = "give `scale` linear, cubic, tile or hierarchical with `max-length` 40";
+    assert!(refusal.reason().contains(advice), "{why}");
+    // No more rows than there are, numbers of one's own, and another encoding.
+    let same = of(&|request| request.parameters.max_length = Some(16));
+    assert_eq!(same.unwrap(), 0);
+    let rows: Vec<u8> = (0..40 * HIDDEN)
+        .flat_map(|i| (i as f32).sin().to_le_bytes())
+        .collect();
+    let view = TensorView::new(Dtype::F32, vec![40, HIDDEN], &rows).unwrap();
+    let file = safetensors::serialize([("position_embedding", view)], None).unwrap();
+    let given = of(&|request| request.params = Some(Tensors::from_bytes("p", file.clone())));
+    assert_eq!(given.unwrap(), 2);
+    assert_eq!(of(&|request| request.parameters.seed = Some(1)).unwrap(), 2);
+    assert_eq!(of(&|request| request.to = Some(Kind::Alibi)).unwrap(), 2);
 }
