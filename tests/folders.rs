@@ -1,5 +1,6 @@
 //! Whole folders: their models are rewritten together or not at all, and everything else follows.
 
+mod configs;
 mod layout;
 mod odd;
 mod together;

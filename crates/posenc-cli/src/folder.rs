@@ -1,11 +1,13 @@
 //! Whole folders: the models below one, and the files that belong to them.
 
 mod chosen;
+mod compared;
 mod configs;
 mod copies;
 mod counterparts;
 mod found;
 pub(crate) mod inspect;
+mod names;
 mod plan;
 mod report;
 pub(crate) mod rewrite;

@@ -23,6 +23,7 @@ use posenc_onnx::verify::{Bisect, verify};
 use crate::backend::Choice;
 use crate::exit::{Exit, Failure};
 use crate::files;
+use crate::folder::Chosen;
 use crate::model;
 use crate::places::Search;
 use crate::progress::Progress;
@@ -52,8 +53,15 @@ pub(crate) struct Args {
     #[arg(value_name = "OTHER")]
     other: Option<PathBuf>,
 
+    #[command(flatten)]
+    chosen: Chosen,
+
     /// Verify every model and rewrite that posenc.toml of this folder names
-    #[arg(long, action = ArgAction::SetTrue, conflicts_with_all = ["model", "inputs", "report"])]
+    #[arg(
+        long,
+        action = ArgAction::SetTrue,
+        conflicts_with_all = ["model", "inputs", "report", "only", "except"]
+    )]
     all: bool,
 
     /// Where to run: tract, or cpu, cuda, cuda:1 or another provider of ONNX Runtime; repeatable
@@ -109,6 +117,7 @@ Examples:
   posenc-onnx verify a.onnx b.onnx --lengths 1,64,128 --bisect
   posenc-onnx verify long.onnx --report long.html
   posenc-onnx verify folder folder-long
+  posenc-onnx verify folder folder-long --except b.onnx
   posenc-onnx verify --all --junit verify.xml
 
 With --all, posenc.toml names models, their rewrites by the flags of rewrite, and settings. A rewrite whose
@@ -147,6 +156,7 @@ pub(crate) fn run(args: &Args, search: &Search, terminal: &Terminal) -> anyhow::
     if path.is_dir() {
         return args.folders(path, search, terminal);
     }
+    args.chosen.check_single(path)?;
     let read = [Some(path), args.other.as_deref(), args.inputs.as_deref()];
     let read: Vec<&Path> = read.into_iter().flatten().collect();
     for report in args.report.iter().chain(&args.junit) {
@@ -235,7 +245,8 @@ impl Args {
             runtimes: Runtimes::open(&settings.provider, search)?,
             settings,
         };
-        folders::run((folder, self.other.as_deref()), &how, &output, terminal)
+        let folders = (folder, self.other.as_deref(), &self.chosen);
+        folders::run(folders, &how, &output, terminal)
     }
 
     /// What the flags say of runs and bounds.

@@ -3,6 +3,7 @@
 
 mod change;
 mod computed;
+mod contradiction;
 mod ends;
 mod images;
 mod layers;
@@ -18,4 +19,5 @@ mod together;
 mod told;
 
 pub use change::ConfigChange;
+pub(crate) use contradiction::contradiction;
 pub(crate) use told::Told;

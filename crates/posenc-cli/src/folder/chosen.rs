@@ -45,17 +45,29 @@ impl Chosen {
     /// # Errors
     /// When a pattern matches no model, or all models are left out.
     pub(crate) fn split(&self, folder: &Folder) -> anyhow::Result<(Vec<PathBuf>, Vec<PathBuf>)> {
+        self.split_all(&folder.path, &folder.models)
+    }
+
+    /// The same of these models of a folder.
+    ///
+    /// # Errors
+    /// When a pattern matches no model, or all models are left out.
+    pub(crate) fn split_all(
+        &self,
+        folder: &Path,
+        models: &[PathBuf],
+    ) -> anyhow::Result<(Vec<PathBuf>, Vec<PathBuf>)> {
         for (flag, patterns) in [("only", &self.only), ("except", &self.except)] {
-            check(flag, patterns, folder)?;
+            check(flag, patterns, (folder, models))?;
         }
         let is_chosen = |model: &PathBuf| {
             (self.only.is_empty() || any(&self.only, model)) && !any(&self.except, model)
         };
         let (chosen, left): (Vec<PathBuf>, Vec<PathBuf>) =
-            folder.models.iter().cloned().partition(is_chosen);
+            models.iter().cloned().partition(is_chosen);
         if chosen.is_empty() {
             let why = "--only and --except leave no model to work on";
-            return named(&folder.path, Err(Failure::usage(why)));
+            return named(folder, Err(Failure::usage(why)));
         }
         Ok((chosen, left))
     }
@@ -67,7 +79,7 @@ impl Folder {
     /// # Errors
     /// When a pattern matches no model, or all.
     pub(super) fn drop_models(&mut self, patterns: &[Pattern]) -> anyhow::Result<Vec<PathBuf>> {
-        check("drop", patterns, self)?;
+        check("drop", patterns, (&self.path, &self.models))?;
         let models = std::mem::take(&mut self.models).into_iter();
         let (dropped, left) = models.partition(|model| any(patterns, model));
         self.models = left;
@@ -80,8 +92,11 @@ impl Folder {
 }
 
 /// Refuses a pattern that matches no model.
-fn check(flag: &str, patterns: &[Pattern], folder: &Folder) -> anyhow::Result<()> {
-    let models = &folder.models;
+fn check(
+    flag: &str,
+    patterns: &[Pattern],
+    (folder, models): (&Path, &[PathBuf]),
+) -> anyhow::Result<()> {
     let is_idle = |p: &&Pattern| !models.iter().any(|model| matches(p, model));
     let Some(pattern) = patterns.iter().find(is_idle) else {
         return Ok(());
@@ -89,7 +104,7 @@ fn check(flag: &str, patterns: &[Pattern], folder: &Folder) -> anyhow::Result<()
     let models: Vec<String> = models.iter().map(|m| m.display().to_string()).collect();
     let models = models.join(", ");
     let why = format!("--{flag} {pattern} matches none of its models: {models}");
-    named(&folder.path, Err(Failure::usage(why)))
+    named(folder, Err(Failure::usage(why)))
 }
 
 fn any(patterns: &[Pattern], model: &Path) -> bool {

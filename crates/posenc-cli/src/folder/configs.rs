@@ -10,11 +10,9 @@ use posenc_onnx::{ConfigChange, Refusal, RefusalKind, RewriteError, Rewritten};
 use serde_json::{Value, json};
 
 use super::Folder;
+use super::names::{CONFIG, GENAI, GENERATION, SENTENCES, TOKENIZER};
 use crate::exit::Failure;
 use crate::model::named;
-
-const CONFIG: &str = "config.json";
-const GENAI: &str = "genai_config.json";
 
 /// What becomes of a file that names the same lengths.
 type Beside = fn(&ConfigChange, &Value) -> Result<ConfigChange, Refusal>;
@@ -22,12 +20,9 @@ type Beside = fn(&ConfigChange, &Value) -> Result<ConfigChange, Refusal>;
 /// Files that name lengths which the model bounds.
 const BESIDE: [(&str, Beside); 4] = [
     (GENAI, ConfigChange::genai_config),
-    ("generation_config.json", ConfigChange::generation_config),
-    ("tokenizer_config.json", ConfigChange::tokenizer_config),
-    (
-        "sentence_bert_config.json",
-        ConfigChange::sentence_bert_config,
-    ),
+    (GENERATION, ConfigChange::generation_config),
+    (TOKENIZER, ConfigChange::tokenizer_config),
+    (SENTENCES, ConfigChange::sentence_bert_config),
 ];
 
 /// The configuration that values are inferred from which a request does not give: the `config.json` that
@@ -87,6 +82,11 @@ pub(super) fn plan(
             Some(source) => value(folder, source, &mut values)?,
             None => json!({}),
         };
+        if let Some(config) = &config
+            && let Some(found) = folder.contradiction_before((config, &old), (model, done))
+        {
+            return Err(Failure::usage(found.sentence).into());
+        }
         let old = if config.is_some() { old } else { said(&old) };
         let change = match done.config(&old) {
             Err(why) if *why.kind() == RefusalKind::NoEffect("write-config") && !required => {
@@ -154,7 +154,11 @@ fn value(
     Ok(value)
 }
 
-fn read(path: &Path) -> anyhow::Result<Value> {
+/// The JSON of a file.
+///
+/// # Errors
+/// When it cannot be read, or is none.
+pub(super) fn read(path: &Path) -> anyhow::Result<Value> {
     let text = std::fs::read_to_string(path).map_err(|e| Failure::usage(e.to_string()));
     let value = serde_json::from_str(&named(path, text)?);
     named(

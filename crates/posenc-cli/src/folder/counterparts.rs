@@ -6,6 +6,7 @@ use posenc_onnx::report::{Encoding, Inspect};
 use serde::Serialize;
 
 use super::Folder;
+use super::names::CONFIG;
 use crate::inspect::text::encoding;
 
 /// Models of one configuration by the encodings that they share.
@@ -76,7 +77,7 @@ impl<'a> Counterparts<'a> {
 
 /// Where the configuration of a model is, or else the model.
 fn home(folder: &Folder, model: &Path) -> PathBuf {
-    let config = folder.nearest(model, "config.json");
+    let config = folder.nearest(model, CONFIG);
     let file = config.as_deref().unwrap_or(model);
     file.parent().unwrap_or(Path::new("")).to_owned()
 }

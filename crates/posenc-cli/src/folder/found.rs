@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::names::is_config;
 use crate::exit::Failure;
 use crate::model::named;
 
@@ -20,7 +21,7 @@ pub(crate) struct Folder {
     /// Folders that are not looked into, because their names begin with a dot: they hold histories and
     /// caches, which tell of the files as they are.
     pub(super) hidden: Vec<PathBuf>,
-    /// What is neither a file nor a folder of it, and why.
+    /// What is neither a file nor a folder of it, and folders in place of configurations; and why.
     pub(super) stray: Vec<(PathBuf, String)>,
 }
 
@@ -109,6 +110,10 @@ impl Folder {
                 if name.to_string_lossy().starts_with('.') {
                     self.hidden.push(relative);
                 } else {
+                    if is_config(&relative) {
+                        let why = "is a folder, and has the name of a configuration; rename it";
+                        self.stray.push((relative.clone(), why.to_owned()));
+                    }
                     self.inner.push(relative.clone());
                     self.look(&relative, reach)?;
                 }
@@ -235,6 +240,20 @@ mod tests {
             found.nearest(Path::new("c/m.onnx"), "genai_config.json"),
             None
         );
+    }
+
+    #[test]
+    fn a_folder_in_place_of_a_configuration_is_named() {
+        for (name, is_stray) in [
+            ("config.json", true),
+            ("a/genai_config.json", true),
+            ("config", false),
+        ] {
+            let (_root, found) = folder(&["m.onnx", &format!("{name}/x")]);
+            let said = found.check_stray().map_err(|e| e.to_string());
+            let is_said = said.is_err_and(|why| why.contains(&format!("{name}: is a folder")));
+            assert_eq!(is_said, is_stray, "{name}");
+        }
     }
 
     #[cfg(unix)]

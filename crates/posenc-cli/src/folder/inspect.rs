@@ -31,7 +31,13 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
         let file = folder.file(&path);
         progress.now(format!("reading {}", file.display()));
         match args.read(&file, &progress) {
-            Ok((_, report)) => models.push((path, report)),
+            Ok((model, mut report)) => {
+                match folder.contradiction(&path, &model) {
+                    Ok(found) => report.warnings.extend(found.map(|found| found.sentence)),
+                    Err(why) => report.warnings.push(why),
+                }
+                models.push((path, report));
+            }
             Err(error) => {
                 exit = exit.or_worse(Exit::of(&error));
                 errors.push(Problem::of(&file, sentence(&error)));

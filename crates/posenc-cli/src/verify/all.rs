@@ -8,7 +8,7 @@ use posenc_onnx::report::{SiteCheck, Verify};
 use posenc_onnx::verify::Bisect;
 
 use super::cases::{Case, How, Output, finish, open};
-use super::project::{FILE, Project, Settings, Wanted};
+use super::project::{FILE, Project, Settings, Wanted, is_same};
 use crate::exit::{Exit, Failure};
 use crate::places::Search;
 use crate::progress::Progress;
@@ -27,7 +27,7 @@ pub(super) fn run(
     if let Some(twice) = read
         .iter()
         .enumerate()
-        .find(|(at, path)| read[..*at].contains(path))
+        .find(|(at, path)| read[..*at].iter().any(|other| is_same(other, path)))
     {
         let why = format!("{} is named twice", twice.1.display());
         return model::named(Path::new(FILE), Err(Failure::usage(why)));

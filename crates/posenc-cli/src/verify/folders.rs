@@ -1,18 +1,24 @@
 //! `verify` of a folder, or of two: their models by their paths.
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use glob::Pattern;
+use posenc_onnx::Model;
+use posenc_onnx::report::{SiteCheck, Verify};
 
 use super::cases::{Case, How, Output, finish, open};
 use crate::exit::{Exit, Failure};
 use crate::files;
-use crate::folder::Folder;
+use crate::folder::{Chosen, Folder};
 use crate::model::named;
 use crate::progress::Progress;
 use crate::terminal::Terminal;
 
-/// Verifies every model of a folder; with a second folder, the models there, each with the one of its path.
+/// Verifies the chosen models of a folder; with a second folder, the models there, each with the one of its
+/// path.
 pub(super) fn run(
-    (folder, other): (&Path, Option<&Path>),
+    (folder, other, chosen): (&Path, Option<&Path>, &Chosen),
     how: &How,
     output: &Output<'_>,
     terminal: &Terminal,
@@ -23,8 +29,12 @@ pub(super) fn run(
     }
     let first = Folder::with_models(folder)?;
     let second = other.map(Folder::with_models).transpose()?;
+    let folders = || [Some(&first), second.as_ref()].into_iter().flatten();
+    let all: BTreeSet<&PathBuf> = folders().flat_map(|folder| &folder.models).collect();
+    let all: Vec<PathBuf> = all.into_iter().cloned().collect();
+    let (chosen, _) = chosen.split_all(folder, &all)?;
     let mut read = vec![];
-    for folder in [Some(&first), second.as_ref()].into_iter().flatten() {
+    for folder in folders() {
         read.extend(folder.models.iter().map(|path| folder.file(path)));
     }
     if let Some(file) = output.junit {
@@ -33,35 +43,65 @@ pub(super) fn run(
     }
     let progress = Progress::start(terminal, format!("verifying {}", folder.display()));
     let mut cases = vec![];
-    for path in &first.models {
+    for path in &chosen {
         let file = first.file(path);
         progress.now(format!("verifying {}", file.display()));
         let Some(second) = &second else {
-            let verified = open(&file).and_then(|model| how.verify(&model, None));
+            let verified = open(&file).and_then(|model| verify(how, (&first, path), &model, None));
             cases.push(Case::of(&file, None, named(&file, verified)));
             continue;
         };
         let own = second.file(path);
-        let verified = if second.models.contains(path) {
-            open(&file).and_then(|original| how.verify(&open(&own)?, Some(&original)))
-        } else {
-            Err(missing(second))
+        let is_in = |folder: &Folder| folder.models.contains(path);
+        let (original, verified) = match (is_in(&first), is_in(second)) {
+            (true, true) => {
+                let verified = open(&file).and_then(|original| {
+                    verify(how, (second, path), &open(&own)?, Some(&original))
+                });
+                (Some(&*file), verified)
+            }
+            (true, false) => (Some(&*file), Err(missing(path, [second, &first]))),
+            (false, _) => (None, Err(missing(path, [&first, second]))),
         };
-        cases.push(Case::of(&own, Some(&file), named(&own, verified)));
-    }
-    for path in second.iter().flat_map(|second| &second.models) {
-        if !first.models.contains(path) {
-            let file = other.map(|other| other.join(path)).unwrap_or_default();
-            let verified = named(&file, Err(missing(&first)));
-            cases.push(Case::of(&file, None, verified));
-        }
+        cases.push(Case::of(&own, original, named(&own, verified)));
     }
     drop(progress);
     finish(cases, output, terminal)
 }
 
-/// A model that only one of the folders has.
-fn missing(folder: &Folder) -> anyhow::Error {
-    let path = folder.path.display();
-    Failure::usage(format!("there is no model of this path in {path}")).into()
+/// Verifies a model, and holds the configuration that governs it to its graph.
+fn verify(
+    how: &How,
+    (folder, path): (&Folder, &Path),
+    model: &Model,
+    original: Option<&Model>,
+) -> anyhow::Result<Verify> {
+    let mut report = how.verify(model, original)?;
+    match folder.contradiction(path, model) {
+        Ok(None) => {}
+        Ok(Some(found)) => {
+            report.sites.push(SiteCheck {
+                site: found.config.display().to_string(),
+                quantity: "config".to_owned(),
+                max_error: None,
+                bound: 0.0,
+                ok: false,
+            });
+            report.ok = false;
+            report.warnings.push(found.sentence);
+        }
+        Err(why) => report.warnings.push(why),
+    }
+    Ok(report)
+}
+
+/// A model that only the second of two folders has.
+fn missing(path: &Path, folders: [&Folder; 2]) -> anyhow::Error {
+    let [without, with] = folders.map(|folder| folder.path.display());
+    let pattern = Pattern::escape(&path.display().to_string());
+    Failure::nothing(format!(
+        "there is no model of this path in {without}, and {with} has one; --except '{pattern}' skips a model \
+         that was left out on purpose"
+    ))
+    .into()
 }

@@ -15,7 +15,7 @@
 //! ```
 
 use std::convert::Infallible;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use clap::{ArgAction, Command, CommandFactory, Parser};
 use posenc_onnx::verify::{Bisect, VerifyOptions};
@@ -169,6 +169,25 @@ impl Project {
             std::iter::once(&*entry.path).chain(outputs.map(Path::new))
         })
     }
+}
+
+/// Whether two paths are one, however they are spelled.
+pub(super) fn is_same(a: &Path, b: &Path) -> bool {
+    spelled(a) == spelled(b)
+}
+
+/// A path of this folder without `.`, and without a folder that is left at once.
+fn spelled(path: &Path) -> PathBuf {
+    let absolute = std::path::absolute(path);
+    let mut plain = PathBuf::new();
+    for part in absolute.as_deref().unwrap_or(path).components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => drop(plain.pop()),
+            part => plain.push(part),
+        }
+    }
+    plain
 }
 
 impl Entry {

@@ -143,6 +143,14 @@ fn what_is_wrong_in_the_file_is_said() {
         ("[verify]\nrtol = -1\n", "at least 0"),
         (&format!("{model}{model}"), "m.onnx is named twice"),
         (
+            &format!("{model}[[model.rewrite]]\noutput = \"./m.onnx\"\n"),
+            "./m.onnx is named twice",
+        ),
+        (
+            &format!("{model}[[model.rewrite]]\noutput = \"none/../m.onnx\"\n"),
+            "none/../m.onnx is named twice",
+        ),
+        (
             &format!("{model}[[model.rewrite]]\noutput = \"\"\n"),
             "no output",
         ),

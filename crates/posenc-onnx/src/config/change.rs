@@ -104,7 +104,7 @@ impl ConfigChange {
     }
 
     /// The same lengths in a `tokenizer_config.json`: `model_max_length`, where it is the old length, or
-    /// longer than the new one.
+    /// longer than a model that became shorter.
     ///
     /// # Errors
     /// JSON that is no object.
@@ -124,7 +124,7 @@ impl ConfigChange {
     }
 
     /// The same lengths in a `generation_config.json`: `max_length`, where it is the old length, or longer
-    /// than the new one.
+    /// than a model that became shorter.
     ///
     /// # Errors
     /// JSON that is no object.
@@ -144,7 +144,7 @@ impl ConfigChange {
     }
 
     /// The same lengths in a `sentence_bert_config.json`: `max_seq_length`, where it is the old length, or
-    /// longer than the new one.
+    /// longer than a model that became shorter.
     ///
     /// # Errors
     /// JSON that is no object.
@@ -171,7 +171,7 @@ impl ConfigChange {
     }
 
     /// The same lengths in a `genai_config.json`: `model.context_length` and `search.max_length`,
-    /// where they are the old length, or longer than the new one.
+    /// where they are the old length, or longer than a model that became shorter.
     ///
     /// # Errors
     /// JSON that is no object.

@@ -3,8 +3,9 @@
 use serde_json::{Map, Value};
 
 use posenc_encodings::families::rope::Rope as Rotation;
-use posenc_encodings::laws::{Rope, Scaling};
+use posenc_encodings::laws::{IdentifiedScaling, Rope, Scaling};
 
+use super::section;
 use crate::detect::identified::{KnownLaws, precision};
 use crate::detect::{Found, RotarySite, Switch};
 use crate::plan::rescale::Target;
@@ -13,6 +14,9 @@ use crate::request::hf_config::RopeRequest;
 /// How exactly a graph computes a base that grows.
 const GROWN: f64 = 1e-5;
 
+/// A share of a number that no way to store it explains.
+const ROUGHLY: f64 = 1e-3;
+
 /// The rotation of a layer as the graph computes it, before a rewrite.
 #[derive(Clone, Debug)]
 pub(super) struct Computed {
@@ -20,8 +24,8 @@ pub(super) struct Computed {
     switch: Option<Switch>,
     /// The base; `None` where the numbers do not fix it.
     theta: Option<f64>,
-    /// The word of its law, `none` for plain RoPE.
-    law: &'static str,
+    /// Its law, as far as its numbers fix it; `None` for plain RoPE.
+    law: Option<IdentifiedScaling>,
     /// How exact its numbers are, as a share of each.
     precision: f64,
 }
@@ -30,12 +34,11 @@ impl Computed {
     /// The rotation of a site, whose law is known to `laws`.
     pub(super) fn of<'a>(found: &'a Found, site: &'a RotarySite, laws: &mut KnownLaws<'a>) -> Self {
         let known = laws.law(site);
-        let scaling = known.scaling.as_ref();
         Self {
             rotation: site.query.rotation.rope.clone(),
             switch: site.switch.clone(),
             theta: known.theta,
-            law: scaling.map_or(Scaling::None.name(), |law| law.name()),
+            law: known.scaling.clone(),
             precision: precision(found, site),
         }
     }
@@ -47,7 +50,20 @@ impl Computed {
 
     /// Whether its numbers are those of a scaling.
     pub(super) fn is_scaled(&self) -> bool {
-        self.law != Scaling::None.name()
+        self.law.is_some()
+    }
+
+    /// The same, as exact as a difference has to be that cannot come from how numbers are stored.
+    pub(super) fn roughly(&self) -> Self {
+        Self {
+            precision: self.precision.max(ROUGHLY),
+            ..self.clone()
+        }
+    }
+
+    /// Up to which share of each other numbers are these.
+    pub(super) fn tolerance(&self) -> f64 {
+        self.precision
     }
 
     /// Whether these are its numbers. A graph of one length has those of that length.
@@ -149,20 +165,34 @@ impl Computed {
         let is_same = (graph - read.theta).abs() <= self.precision.max(GROWN) * read.theta.abs();
         (!is_same).then(|| {
             let [own, graph] = [read.theta, graph].map(short);
-            format!("has the base {own} in the config and {graph} in the graph")
+            let mut sources = read.inferred.iter().filter(|value| value.name == "theta");
+            let key = sources.next().map_or("", |value| &value.source);
+            format!("has the base {own} in the config ({key}) and {graph} in the graph")
         })
     }
 
-    /// In what the law of a config differs from the graph's, in words.
-    pub(super) fn law_differs(&self, read: &RopeRequest) -> String {
-        let [own, graph] = [read.scaling.name(), self.law].map(|law| match law {
-            "none" => "plain RoPE",
-            law => law,
-        });
+    /// In what the law of a config, which holds `keys`, differs from the graph's, in words.
+    pub(super) fn law_differs(&self, read: &RopeRequest, keys: &Map<String, Value>) -> String {
+        let factor = |law: Value| law.get("factor").and_then(Value::as_f64);
+        let own = factor(read.scaling.to_json());
+        let own = words(read.scaling.name(), own);
+        let name = self.law.as_ref().map_or("none", |law| law.name());
+        let graph = self.law.as_ref().and_then(IdentifiedScaling::factor);
+        let graph = words(name, graph);
+        let key = section::name(keys);
         match own == graph {
-            true => format!("is {own} of other parameters in the config than in the graph"),
-            false => format!("is {own} in the config and {graph} in the graph"),
+            true => format!("is {own} of other parameters in the config ({key}) than in the graph"),
+            false => format!("is {own} in the config ({key}) and {graph} in the graph"),
         }
+    }
+}
+
+/// A law and how far it stretches.
+fn words(law: &str, factor: Option<f64>) -> String {
+    match (law, factor) {
+        ("none", _) => "plain RoPE".to_owned(),
+        (law, Some(factor)) => format!("{law} × {}", short(factor)),
+        (law, None) => law.to_owned(),
     }
 }
 

@@ -8,6 +8,12 @@ use crate::detect::Found;
 use crate::detect::finding::Encoding;
 use crate::report::{Limit, LimitCause};
 
+/// The keys that are the rows of a learned table, whatever else a config says.
+const ROWS: [&str; 2] = ["max_position_embeddings", "n_positions"];
+
+/// How many rows a table may have that no position reads, and that were not told from the others.
+const SPARE: usize = 8;
+
 /// Where a graph ends, as far as a length of a config has to fit that.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ends {
@@ -15,6 +21,8 @@ pub(crate) struct Ends {
     rows: Vec<usize>,
     /// Rows that no position reads, which a config may count.
     reserved: usize,
+    /// Whether all of them are learned, so that there are no others.
+    is_learned: bool,
     /// Whether a config has one length: the model has neither two stacks nor images.
     is_one: bool,
 }
@@ -24,6 +32,7 @@ impl Ends {
     pub(super) fn of(found: &Found) -> Self {
         let mut sites = found.attention.iter();
         let mut ends = Self {
+            is_learned: true,
             is_one: sites.all(|site| site.place.stack.is_none() && !site.cross),
             ..Self::default()
         };
@@ -33,6 +42,7 @@ impl Ends {
                 Encoding::Sinusoidal(code) => (code.offset, code.image.is_some()),
                 _ => continue,
             };
+            ends.is_learned &= matches!(finding.encoding, Encoding::Learned(_));
             ends.is_one &= !is_image;
             ends.reserved = ends.reserved.max(offset);
             if let Some(rows) = finding.max_length {
@@ -67,6 +77,27 @@ impl Ends {
             }
         }
         warnings
+    }
+
+    /// Whether a config says a length that is compared.
+    pub(super) fn are_said(config: &Map<String, Value>) -> bool {
+        ROWS.iter().any(|key| config.contains_key(*key))
+    }
+
+    /// What a config says otherwise than learned tables of a model that is one stack alone.
+    pub(super) fn contradiction(&self, config: &Map<String, Value>) -> Option<String> {
+        let is_pair = config.get("is_encoder_decoder").and_then(Value::as_bool) == Some(true);
+        let [least, most] = [self.rows.iter().min()?, self.rows.iter().max()?];
+        if is_pair || !self.is_one || !self.is_learned {
+            return None;
+        }
+        ROWS.iter().find_map(|key| {
+            let number = usize::try_from(config.get(*key)?.as_u64()?).ok()?;
+            let is_other = number > *most || number + SPARE < *least;
+            is_other.then(|| {
+                format!("{key} of the config is {number}, and the table of the graph has {least} positions")
+            })
+        })
     }
 
     /// Buffers may be longer than a config says; a table on the embeddings has the rows that it says.

@@ -23,6 +23,8 @@ pub(super) struct Layer {
     pub(super) target: Option<Target>,
     /// What it is before.
     pub(super) computed: Computed,
+    /// Whether no token sees later ones.
+    pub(super) is_causal: bool,
 }
 
 impl Layers {
@@ -40,6 +42,7 @@ impl Layers {
                         number: site.place.layer,
                         target: plan.and_then(|plan| plan.target(at).cloned()),
                         computed: Computed::of(found, rotary, &mut laws),
+                        is_causal: site.mask.causal == Some(true),
                     });
                 }
             }
@@ -96,21 +99,33 @@ impl Layer {
     /// Why a config, which says this of the layer, is that of another model; `None` where it is not. A
     /// layer that changes may have another scaling there, from an earlier rewrite.
     pub(super) fn misfit(&self, now: &RopeRequest, keys: &Map<String, Value>) -> Option<String> {
-        let computed = &self.computed;
+        let why = self.difference(&self.computed, now, keys, self.target.is_none());
+        let number = self.number;
+        why.map(|why| format!("layer {number} {why}; is it that of this model?"))
+    }
+
+    /// In what a config, which says this of the layer, differs from what it is, by these numbers, and from
+    /// what it gets; `None` where it does not. Another law of the same base counts where `is_law` says so.
+    pub(super) fn difference(
+        &self,
+        computed: &Computed,
+        now: &RopeRequest,
+        keys: &Map<String, Value>,
+        is_law: bool,
+    ) -> Option<String> {
         let is_said = || {
-            let is_target = self.target.as_ref().is_some_and(|target| says(now, target));
+            let near = |target: &Target| says_nearly(now, target, computed.tolerance());
+            let is_target = self.target.as_ref().is_some_and(near);
             is_target || computed.is_said_by(now)
         };
-        let why = match computed.widths_differ(now, keys) {
+        match computed.widths_differ(now, keys) {
             Some(why) => Some(why),
             None if is_said() => None,
             None => {
-                let law = || self.target.is_none().then(|| computed.law_differs(now));
+                let law = || is_law.then(|| computed.law_differs(now, keys));
                 computed.base_differs(now).or_else(law)
             }
-        };
-        let number = self.number;
-        why.map(|why| format!("layer {number} {why}; is it that of this model?"))
+        }
     }
 }
 
@@ -132,6 +147,11 @@ const TOLERANCE: f64 = 2e-6;
 
 /// Whether a config says these frequencies, at every length.
 pub(super) fn says(read: &RopeRequest, target: &Target) -> bool {
+    says_nearly(read, target, TOLERANCE)
+}
+
+/// The same up to this share of each.
+fn says_nearly(read: &RopeRequest, target: &Target, tolerance: f64) -> bool {
     let Ok(rope) = read.rope(target.rope.rotary_dim, target.rope.head_dim) else {
         return false;
     };
@@ -140,12 +160,16 @@ pub(super) fn says(read: &RopeRequest, target: &Target) -> bool {
         scaling: read.scaling.clone(),
         softmax_factor: read.softmax_factor,
     };
-    is_same(&read, target)
+    is_near((&read, target), tolerance)
 }
 
 /// Whether two laws give the same frequencies, at every length.
 pub(super) fn is_same(a: &Target, b: &Target) -> bool {
-    let near = |a: f64, b: f64| (a - b).abs() <= TOLERANCE * b.abs();
+    is_near((a, b), TOLERANCE)
+}
+
+fn is_near((a, b): (&Target, &Target), tolerance: f64) -> bool {
+    let near = |a: f64, b: f64| (a - b).abs() <= tolerance * b.abs();
     let originals = [a, b].map(|target| target.scaling.original_length());
     let lengths = originals.into_iter().flatten();
     let around = lengths.flat_map(|n| [n, n.saturating_add(1), n.saturating_mul(4)]);

@@ -24,6 +24,9 @@ pub(super) const KEYS: [&str; 8] = [
     ENCODER,
 ];
 
+/// From here on, a number in a file stands for no bound: 2³¹ − 1 and 10³⁰ are usual.
+const UNBOUNDED: usize = 1_000_000_000;
+
 /// Lengths that became others.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Lengths {
@@ -126,8 +129,8 @@ impl Lengths {
         edited
     }
 
-    /// The new length in place of the old one in these keys, and of one that the new length does not reach:
-    /// they are bounded by the length of the model.
+    /// The new length in place of the old one in these keys, and of every other one that a shorter model no
+    /// longer reaches: they are bounded by the length of the model. What bounds nothing stays.
     pub(super) fn edit_bounded(&self, config: &mut Map<String, Value>, keys: &[&str]) {
         self.edit(config, keys);
         for key in keys {
@@ -135,7 +138,8 @@ impl Lengths {
                 continue;
             };
             let number = value.as_u64().and_then(|n| usize::try_from(n).ok());
-            let is_beyond = |span: &&Span, number| span.new < number && number < span.old;
+            let number = number.filter(|number| *number < UNBOUNDED);
+            let is_beyond = |span: &&Span, number| span.new < span.old && span.new < number;
             let span = number.and_then(|n| self.spans.iter().find(|span| is_beyond(span, n)));
             if let Some(span) = span {
                 *value = span.new.into();

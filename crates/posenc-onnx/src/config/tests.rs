@@ -1,5 +1,6 @@
 //! Configurations of fixtures after rewrites.
 
+mod contradiction;
 mod lengths;
 mod models;
 mod refused;

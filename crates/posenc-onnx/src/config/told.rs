@@ -76,6 +76,11 @@ impl Told {
         Self { what, layers, ends }
     }
 
+    /// In what a config contradicts the rotations, which it may say as they were and as they become.
+    pub(crate) fn contradiction(&self, config: &Value) -> Option<String> {
+        self.layers.contradiction(config.as_object()?)
+    }
+
     /// What becomes of a `config.json`. `limits` are those of the model before and after.
     ///
     /// # Errors

@@ -7,6 +7,7 @@ use posenc_encodings::family::Family;
 use posenc_ir::Warning;
 
 use super::Plan;
+use crate::config::contradiction;
 use crate::detect::Options;
 use crate::error::{Refusal, RewriteError};
 use crate::graph::ports::given;
@@ -181,6 +182,23 @@ impl Model {
     /// ```
     pub fn encodes_no_position(&self) -> bool {
         positionless::encodes_no_position(&self.model, &self.options())
+    }
+
+    /// In what a Hugging Face config contradicts the graph, in words: the law, the base or the widths of
+    /// rotations, and the rows of a learned table. `None` where it does not, where it says nothing of them,
+    /// and where it may be that of another model or cannot be compared.
+    ///
+    /// ```
+    /// # use posenc_onnx::Model;
+    /// # use serde_json::json;
+    /// let model = Model::open("../../fixtures/mini/rope/model.onnx")?;
+    /// let why = model.contradiction(&json!({"rope_theta": 5e5})).unwrap();
+    /// assert_eq!(why, "layer 0 has the base 500000 in the config (rope_theta) and 10000 in the graph");
+    /// assert_eq!(model.contradiction(&json!({"rope_theta": 1e4})), None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn contradiction(&self, config: &serde_json::Value) -> Option<String> {
+        contradiction(&self.model, &self.options(), config)
     }
 
     /// How the model is detected.

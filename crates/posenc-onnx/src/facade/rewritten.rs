@@ -145,6 +145,23 @@ impl Rewritten {
         self.0.told.config(&self.0.report.limits, config)
     }
 
+    /// In what a config contradicts the rotations of the model that was read, as
+    /// [`Model::contradiction`](crate::Model::contradiction) says it; it may also say what they became.
+    ///
+    /// ```
+    /// # use posenc_onnx::{Model, Rescale};
+    /// # use serde_json::json;
+    /// let model = Model::open("../../fixtures/mini/rope/model.onnx")?;
+    /// let done = model.plan(Rescale::linear(4.0))?.apply()?;
+    /// let scaled = |factor| json!({"rope_scaling": {"rope_type": "linear", "factor": factor}});
+    /// assert!(done.contradiction(&scaled(2.0)).is_some());
+    /// assert!(done.contradiction(&scaled(4.0)).is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn contradiction(&self, config: &Value) -> Option<String> {
+        self.0.told.contradiction(config)
+    }
+
     /// Whether there is an encoding to compare with its formula.
     ///
     /// # Errors

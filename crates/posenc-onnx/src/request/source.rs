@@ -49,7 +49,7 @@ impl Config {
     }
 
     /// The `config.json` in the folder of a model; `None` where there is none. That it cannot be
-    /// read is an error only for a request that needs it.
+    /// read, as where it is a folder, is an error only for a request that needs it.
     ///
     /// ```
     /// # use posenc_onnx::{Model, Rescale, request::Config};
@@ -60,7 +60,7 @@ impl Config {
     /// ```
     pub fn next_to(model: impl AsRef<Path>) -> Option<Self> {
         let path = model.as_ref().parent()?.join("config.json");
-        path.is_file().then(|| Self {
+        (path.is_file() || path.is_dir()).then(|| Self {
             is_next_to: true,
             ..Self::deferred(&path)
         })
@@ -206,5 +206,20 @@ impl Tensors {
 impl fmt::Debug for Tensors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Tensors({}, {} bytes)", self.name, self.bytes.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_in_place_of_the_config_is_named_where_it_is_needed() {
+        let root = tempfile::tempdir().unwrap();
+        let model = root.path().join("model.onnx");
+        assert_eq!(Config::next_to(&model), None);
+        std::fs::create_dir(root.path().join("config.json")).unwrap();
+        let why = Config::next_to(&model).unwrap().parse().unwrap_err();
+        assert!(why.reason().contains("config.json: "), "{why}");
     }
 }

@@ -49,13 +49,15 @@ fn a_shorter_length_bounds_what_is_next_to_the_config() {
         ..Lengths::default()
     };
     let key = "max_seq_length";
-    // The old length, one that is too long now, ones that are reached, and one that was no bound before.
+    // The old length, one that is too long now, ones that are reached, one that was no bound before, and what
+    // stands for none.
     for (old, short, long) in [
         (64, 32, 128),
         (50, 32, 50),
         (32, 32, 32),
         (20, 20, 20),
-        (100, 100, 100),
+        (100, 32, 100),
+        (2_147_483_647, 2_147_483_647, 2_147_483_647),
     ] {
         for (lengths, want) in [(&shorter, short), (&longer, long)] {
             let mut config = json!({ key: old });
@@ -63,6 +65,9 @@ fn a_shorter_length_bounds_what_is_next_to_the_config() {
             assert_eq!(config[key], want, "{old} by {lengths:?}");
         }
     }
+    let mut endless = json!({ key: 1e30 });
+    shorter.edit_bounded(endless.as_object_mut().unwrap(), &[key]);
+    assert_eq!(endless[key], 1e30);
 }
 
 /// The clamps of Wav2Vec2-BERT, and what a table has that is not clamped.

@@ -46,7 +46,12 @@ fn without(name: &str, keys: &[&str]) -> Value {
 
 #[test]
 fn the_config_of_another_model_is_refused() {
-    let base = "layer 0 has the base 500000 in the config and 10000 in the graph; is it that of this model?";
+    let base = |key: &str| {
+        format!(
+            "layer 0 has the base 500000 in the config ({key}) and 10000 in the graph; is it that of this \
+             model?"
+        )
+    };
     let widths = |own: &str, graph: &str| {
         format!(
             "layer 0 rotates {own} features of a head in the config and {graph} in the graph; is it that \
@@ -55,18 +60,28 @@ fn the_config_of_another_model_is_refused() {
     };
     let half = json!({"head_dim": 8, "partial_rotary_factor": 1.0, "rotary_pct": 1.0});
     let law = json!({"rope_scaling": {"rope_type": "linear", "factor": 2.0}});
-    let other =
-        "layer 0 is linear in the config and plain RoPE in the graph; is it that of this model?";
+    let other = "layer 0 is linear × 2 in the config (rope_scaling) and plain RoPE in the graph; is it that of this \
+         model?";
     let cases = [
         (
             LLAMA,
             linear(None),
             json!({"rope_theta": 5e5}),
-            base.to_owned(),
+            base("rope_theta"),
         ),
-        (LLAMA, sorted(), json!({"rope_theta": 5e5}), base.to_owned()),
+        (
+            LLAMA,
+            sorted(),
+            json!({"rope_theta": 5e5}),
+            base("rope_theta"),
+        ),
         (LLAMA, sorted(), law.clone(), other.to_owned()),
-        (GPTJ, longer(), json!({"rope_theta": 5e5}), base.to_owned()),
+        (
+            GPTJ,
+            longer(),
+            json!({"rope_theta": 5e5}),
+            base("rope_theta"),
+        ),
         (GPTJ, longer(), law, other.to_owned()),
         (
             LLAMA,
@@ -99,7 +114,8 @@ fn layers_that_stay_are_compared() {
     let full = || linear(Some(Layers::of([1])));
     let config = with(GEMMA, json!({"rope_local_base_freq": 2e4}));
     let why = change_of(GEMMA, full(), &config).unwrap_err();
-    let want = "layer 0 has the base 20000 in the config and 10000 in the graph; is it that of this model?";
+    let want = "layer 0 has the base 20000 in the config (rope_local_base_freq) and 10000 in the graph; \
+                is it that of this model?";
     assert_eq!(why, want);
     // One law for both, of which one layer stays.
     let kinds = [
