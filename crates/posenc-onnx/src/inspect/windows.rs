@@ -1,5 +1,5 @@
-//! Windows of attention that are wider than the trial run: masks are computed again for sequences that reach
-//! beyond the numbers which they are computed from.
+//! Windows of attention that are wider than the trial run: masks are computed again with smaller numbers in place of
+//! those that may be a window, and those that are stored for longer sequences.
 
 use std::collections::BTreeSet;
 
@@ -18,10 +18,13 @@ use crate::graph::ports::Lengths;
 /// Elements that a mask of a longer sequence may have.
 const BUDGET: Budget = Budget { elements: 1 << 22 };
 
-/// The most tokens of a sequence; larger numbers are no windows.
-const MOST: usize = 1 << 20;
+/// Larger numbers are no windows.
+const MOST: f64 = 1e9;
 
-/// The most sequences that are run for a mask.
+/// Numbers in place of one that may be a window, so that it shows in the trial run.
+const SMALL: [usize; 2] = [3, 5];
+
+/// The most constants of a kind that are tried for a mask.
 const RUNS: usize = 8;
 
 /// The window of each site; `None` where there is none, and where the mask of longer sequences cannot be computed.
@@ -88,40 +91,68 @@ struct Wide<'a> {
 
 impl Wide<'_> {
     fn window(&self) -> Option<usize> {
-        let lengths = self.lengths().into_iter().take(RUNS);
-        lengths
-            .filter_map(|total| window(&self.at(total)?, self.is_open))
-            .next()
+        let Constants { singles, sides } = self.constants();
+        let by_number = |(at, number): &(ValueId, f64)| self.told(*at, *number);
+        let by_length = |total: &usize| window(&self.at(*total)?, self.is_open);
+        let told = singles.iter().take(RUNS).find_map(by_number);
+        told.or_else(|| sides.iter().take(RUNS).find_map(by_length))
     }
 
-    /// Lengths of sequences that show a window: a little more than the numbers of the graph that may be one.
-    fn lengths(&self) -> BTreeSet<usize> {
-        let graph = self.model.graph();
-        let trial = self.found.lengths.past + self.found.lengths.sequence;
-        let mut all = BTreeSet::new();
+    /// The constants that the mask is computed from.
+    fn constants(&self) -> Constants {
+        let (graph, found) = (self.model.graph(), self.found);
+        let trial = found.lengths.past + found.lengths.sequence;
+        let mut all = Constants::default();
         let mut stack = vec![self.mask];
         let mut seen = FxHashSet::default();
         while let Some(value) = stack.pop() {
             if !seen.insert(value) {
                 continue;
             }
-            let numbers = self.found.trace.get(value);
-            if self.found.classes.of_value(value).is_constant() {
-                // A buffer holds the mask of its longest sequence.
-                let side = match numbers.dims.as_deref() {
-                    Some([.., rows, columns]) if rows == columns => Some(*rows),
-                    _ => None,
-                };
-                let single = numbers.to_f64().filter(|n| n.len() == 1);
-                let single = single.and_then(|n| n.first().map(|n| n.abs()));
-                let single = single.filter(|n| n.fract() == 0.0 && *n < MOST as f64);
-                all.extend(side.into_iter().chain(single.map(|n| n as usize + 2)));
-            } else if let Some((id, _)) = graph.producer(value) {
-                stack.extend(graph.node(id).inputs().iter().flatten());
+            let numbers = found.trace.get(value);
+            if !found.classes.of_value(value).is_constant() {
+                let producer = graph.producer(value);
+                stack.extend(
+                    producer
+                        .iter()
+                        .flat_map(|(id, _)| graph.node(*id).inputs().iter().flatten()),
+                );
+                continue;
             }
+            if let Some([.., rows, columns]) = numbers.dims.as_deref()
+                && rows == columns
+                && *rows > trial
+            {
+                all.sides.insert(*rows);
+            }
+            let single = numbers.to_f64().filter(|n| n.len() == 1);
+            let is_wide = |n: &f64| n.fract() == 0.0 && n.abs() > trial as f64 && n.abs() < MOST;
+            let single = single.and_then(|n| n.first().copied()).filter(is_wide);
+            all.singles.extend(single.map(|n| (value, n)));
         }
-        all.retain(|total| *total > trial);
         all
+    }
+
+    /// The window where a number decides it: that of the trial run moves with a smaller number in its place.
+    fn told(&self, at: ValueId, number: f64) -> Option<usize> {
+        let (model, found) = (self.model, self.found);
+        let with = |small: usize| {
+            let old = found.trace.get(at);
+            let new = old.to_f64()?.mapv(|_| number.signum() * small as f64);
+            let new = match old.dtype? {
+                dtype if dtype.is_int() => Value::int(new.mapv(|n| n as i64)).with_dtype(dtype),
+                dtype => Value::float(new).with_dtype(dtype),
+            };
+            let change = FxHashMap::from_iter([(at, new)]);
+            let values = probe(model, &found.trace, &change, &[self.mask], &BUDGET).ok()?;
+            window(values.first()?, self.is_open)
+        };
+        let [near, far] = SMALL;
+        let (width, wider) = (with(near)?, with(far)?);
+        let moves = wider.checked_sub(width) == Some(far - near);
+        (number.abs() as usize + width)
+            .checked_sub(near)
+            .filter(|_| moves)
     }
 
     /// The mask of sequences of so many tokens, as many of them past as there can be.
@@ -146,6 +177,15 @@ impl Wide<'_> {
         let keys = value.dims.as_deref().and_then(|dims| dims.last().copied());
         (keys == Some(total)).then_some(value)
     }
+}
+
+/// Constants that a mask is computed from.
+#[derive(Default)]
+struct Constants {
+    /// Single numbers beyond the trial run, which may be windows.
+    singles: Vec<(ValueId, f64)>,
+    /// The rows of buffers, which hold the mask of their longest sequence.
+    sides: BTreeSet<usize>,
 }
 
 /// The window of a mask `[.., query, key]`: the distance from which on keys are hidden, at every query alike.
@@ -244,31 +284,55 @@ mod tests {
         assert_eq!(window(&Value::float(falls.into_dyn()), false), None);
     }
 
+    /// The windows of a model of one layer, whose mask `m` is computed from numbers.
+    fn windows_of(numbers: &str, mask: &str) -> Vec<Option<usize>> {
+        let weights = "1, 2, 0, 1, 0, 1, 1, 0, 1, 0, 2, 1, 0, 1, 0, 1";
+        let text = format!(
+            "<ir_version: 8, opset_import: [\"\" : 17]>\n\
+             g (int64[batch,sequence] input_ids) => (float[batch,sequence,4] y)\n\
+             <float[4,4] words = {{{weights}}}, float[4,4] wq = {{{weights}}}, float[4,4] wk = {{{weights}}},\n\
+             int64 zero = {{0}}, int64 one = {{1}}, int64[1] first = {{0}}, int64[1] second = {{1}},\n\
+             {numbers}> {{\n\
+             e = Gather(words, input_ids) q = MatMul(e, wq) k1 = MatMul(e, wk)\n\
+             k = Transpose <perm = [0, 2, 1]> (k1) s = MatMul(q, k)\n\
+             shape = Shape(input_ids) n = Gather(shape, one)\n\
+             {mask}\n\
+             t = Add(s, m) p = Softmax <axis = -1> (t) y = MatMul(p, e)\n}}"
+        );
+        let model = Model::parse(&text).unwrap();
+        let found = crate::detect::detect(&model, &crate::detect::Options::default());
+        windows(&model, &found)
+    }
+
     #[test]
     fn a_window_wider_than_the_trial_run_is_reported() {
-        let windows_of = |width: usize| {
-            let weights = "1, 2, 0, 1, 0, 1, 1, 0, 1, 0, 2, 1, 0, 1, 0, 1";
-            let text = format!(
-                "<ir_version: 8, opset_import: [\"\" : 17]>\n\
-                 g (int64[batch,sequence] input_ids) => (float[batch,sequence,4] y)\n\
-                 <float[4,4] words = {{{weights}}}, float[4,4] wq = {{{weights}}}, float[4,4] wk = {{{weights}}},\n\
-                 int64 zero = {{0}}, int64 one = {{1}}, int64[1] first = {{0}}, int64[1] second = {{1}},\n\
-                 int64 width = {{{width}}}, float none = {{0}}, float least = {{-1e38}}> {{\n\
-                 e = Gather(words, input_ids) q = MatMul(e, wq) k1 = MatMul(e, wk)\n\
-                 k = Transpose <perm = [0, 2, 1]> (k1) s = MatMul(q, k)\n\
-                 shape = Shape(input_ids) n = Gather(shape, one) r = Range(zero, n, one)\n\
-                 rq = Unsqueeze(r, second) rk = Unsqueeze(r, first) d = Sub(rq, rk)\n\
-                 near = Less(d, width) past = GreaterOrEqual(d, zero) sees = And(near, past)\n\
-                 m = Where(sees, none, least) t = Add(s, m) p = Softmax <axis = -1> (t) y = MatMul(p, e)\n}}"
-            );
-            let model = Model::parse(&text).unwrap();
-            let found = crate::detect::detect(&model, &crate::detect::Options::default());
-            windows(&model, &found)
-        };
-        for width in [5, 40, 700] {
-            assert_eq!(windows_of(width), [Some(width)]);
+        for width in [5, 40, 700, 100_000] {
+            let numbers =
+                format!("int64 width = {{{width}}}, float none = {{0}}, float least = {{-1e38}}");
+            let mask = "r = Range(zero, n, one) rq = Unsqueeze(r, second) rk = Unsqueeze(r, first)\n\
+                        d = Sub(rq, rk) near = Less(d, width) past = GreaterOrEqual(d, zero)\n\
+                        sees = And(near, past) m = Where(sees, none, least)";
+            assert_eq!(windows_of(&numbers, mask), [Some(width)]);
+            let causal = mask.replace("And(near, past)", "Identity(past)");
+            assert_eq!(windows_of(&numbers, &causal), [None], "control");
         }
-        // Too wide to be computed, as there are no earlier tokens to be passed over.
-        assert_eq!(windows_of(100_000), [None]);
+    }
+
+    #[test]
+    fn the_window_of_a_stored_mask_is_reported() {
+        let buffer = |width: usize| {
+            let sees = |at: usize| at % 64 <= at / 64 && at / 64 < at % 64 + width;
+            let all: Vec<&str> = (0..64 * 64)
+                .map(|at| if sees(at) { "0" } else { "-1e38" })
+                .collect();
+            format!(
+                "float[64,64] buffer = {{{}}}, int64[2] axes = {{0, 1}}",
+                all.join(", ")
+            )
+        };
+        let mask = "size = Unsqueeze(n, first) ends = Concat <axis = 0> (size, size)\n\
+                    starts = Concat <axis = 0> (first, first) m = Slice(buffer, starts, ends, axes)";
+        assert_eq!(windows_of(&buffer(30), mask), [Some(30)]);
+        assert_eq!(windows_of(&buffer(64), mask), [None], "control");
     }
 }
