@@ -23,6 +23,8 @@ pub(crate) struct Ends {
     reserved: usize,
     /// Whether all of them are learned, so that there are no others.
     is_learned: bool,
+    /// Whether the graph takes sequences of any length: one of a single length may hold a part of a table.
+    is_open: bool,
     /// Whether a config has one length: the model has neither two stacks nor images.
     is_one: bool,
 }
@@ -33,6 +35,7 @@ impl Ends {
         let mut sites = found.attention.iter();
         let mut ends = Self {
             is_learned: true,
+            is_open: found.ports.fixed_sequence().is_none(),
             is_one: sites.all(|site| site.place.stack.is_none() && !site.cross),
             ..Self::default()
         };
@@ -84,11 +87,11 @@ impl Ends {
         ROWS.iter().any(|key| config.contains_key(*key))
     }
 
-    /// What a config says otherwise than learned tables of a model that is one stack alone.
+    /// What a config says otherwise than learned tables of a model that is one stack alone, for any length.
     pub(super) fn contradiction(&self, config: &Map<String, Value>) -> Option<String> {
         let is_pair = config.get("is_encoder_decoder").and_then(Value::as_bool) == Some(true);
         let [least, most] = [self.rows.iter().min()?, self.rows.iter().max()?];
-        if is_pair || !self.is_one || !self.is_learned {
+        if is_pair || !self.is_one || !self.is_learned || !self.is_open {
             return None;
         }
         ROWS.iter().find_map(|key| {

@@ -177,3 +177,28 @@ fn a_config_may_say_what_a_model_becomes() {
             .is_some()
     );
 }
+
+#[test]
+fn a_graph_of_one_length_may_hold_a_part_of_the_table() {
+    let model = |sequence: &str| {
+        let numbers = (0..128).map(|i| ((i * 7 + i / 5) % 11).to_string());
+        let table = numbers.collect::<Vec<_>>().join(", ");
+        let weights = "1, 2, 0, 1, 0, 1, 1, 0, 1, 0, 2, 1, 0, 1, 0, 1";
+        let text = format!(
+            "<ir_version: 8, opset_import: [\"\" : 17]>\n\
+             g (int64[2,{sequence}] input_ids) => (float[2,{sequence},4] y)\n\
+             <float[4,4] words = {{{weights}}}, float[4,4] w = {{{weights}}}, float[32,4] table = {{{table}}},\n\
+             int64 zero = {{0}}, int64 one = {{1}}> {{\n\
+             e = Gather(words, input_ids) shape = Shape(input_ids) n = Gather(shape, one)\n\
+             r = Range(zero, n, one) rows = Gather(table, r) x = Add(e, rows)\n\
+             q = MatMul(x, w) k1 = MatMul(x, w) k = Transpose <perm = [0, 2, 1]> (k1) s = MatMul(q, k)\n\
+             p = Softmax <axis = -1> (s) y = MatMul(p, x)\n}}"
+        );
+        Model::from_bytes(posenc_ir::Model::parse(&text).unwrap().to_bytes().unwrap()).unwrap()
+    };
+    let said = json!({"n_positions": 64});
+    assert_eq!(model("32").contradiction(&said), None);
+    let want = "n_positions of the config is 64, and the table of the graph has 32 positions";
+    let control = model("sequence").contradiction(&said);
+    assert_eq!(control.as_deref(), Some(want));
+}
