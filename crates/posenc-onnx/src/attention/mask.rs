@@ -51,17 +51,22 @@ fn in_branch(graph: &Graph, site: &Site) -> bool {
     matches!(graph.scope(site.scope).kind(), ScopeKind::Body(id, _) if graph.node(*id).is("If"))
 }
 
-/// Whether the attention mask reaches the scores between the product and the softmax.
+/// Whether the attention mask reaches the scores.
 fn padding(graph: &Graph, classes: &Classes, site: &Site) -> bool {
-    let is_padding = |v: ValueId| {
-        let class = classes.of_value(v);
-        class.has(Class::PADDING) && !class.has(Class::CONTENT)
-    };
+    let mut met = meets_scores(graph, classes, site).into_iter();
+    met.any(|value| classes.of_value(value).has(Class::PADDING))
+}
+
+/// What meets the scores of a site and is no content: between the product and the softmax, or at the inputs of
+/// an operator that hide or add.
+pub(crate) fn meets_scores(graph: &Graph, classes: &Classes, site: &Site) -> Vec<ValueId> {
+    let is_content = |value: &ValueId| classes.of_value(*value).has(Class::CONTENT);
     let (Some(product), Some(scores)) = (site.product, site.scores) else {
         let node = graph.node(site.node);
-        let mut slots = bias_slots(graph.node(site.node)).iter();
-        return slots.any(|slot| node.input(*slot).is_some_and(is_padding));
+        let slots = bias_slots(node).iter().filter_map(|slot| node.input(*slot));
+        return slots.filter(|value| !is_content(value)).collect();
     };
+    let mut met = vec![];
     let mut stack = vec![scores];
     let mut seen = rustc_hash::FxHashSet::default();
     while let Some(value) = stack.pop() {
@@ -71,14 +76,10 @@ fn padding(graph: &Graph, classes: &Classes, site: &Site) -> bool {
         let Some((id, _)) = graph.producer(value) else {
             continue;
         };
-        for input in graph.node(id).inputs().iter().flatten() {
-            if is_padding(*input) {
-                return true;
-            }
-            if classes.of_value(*input).has(Class::CONTENT) {
-                stack.push(*input);
-            }
-        }
+        let inputs = graph.node(id).inputs().iter().flatten();
+        let (content, others): (Vec<ValueId>, Vec<ValueId>) = inputs.copied().partition(is_content);
+        stack.extend(content);
+        met.extend(others);
     }
-    false
+    met
 }

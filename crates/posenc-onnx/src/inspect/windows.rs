@@ -5,14 +5,13 @@ use std::collections::BTreeSet;
 
 use ndarray::{ArrayD, Axis};
 use posenc_ir::eval::{Budget, Value, probe};
-use posenc_ir::{DType, Graph, Model, ValueId};
+use posenc_ir::{DType, Model, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::attention::Site;
-use crate::attention::mask::HIDES;
+use crate::attention::mask::{HIDES, meets_scores};
 use crate::detect::Found;
 use crate::graph::dataflow::Class;
-use crate::graph::operators::bias_slots;
 use crate::graph::ports::Lengths;
 
 /// Elements that a mask of a longer sequence may have.
@@ -44,40 +43,12 @@ pub(super) fn windows(model: &Model, found: &Found) -> Vec<Option<usize>> {
         })
     };
     let of_site = |site: &Site| {
-        let mut masks = masks(model.graph(), found, site)
-            .into_iter()
-            .filter(|_| !site.cross);
+        let met = meets_scores(model.graph(), &found.classes, site).into_iter();
+        let is_mask = |value: &ValueId| found.classes.of_value(*value).has(Class::POSITION);
+        let mut masks = met.filter(|value| !site.cross && is_mask(value));
         (site.mask.window).or_else(|| masks.find_map(|mask| of_mask(mask, site)))
     };
     found.attention.iter().map(of_site).collect()
-}
-
-/// What depends on positions and meets the scores of a site.
-fn masks(graph: &Graph, found: &Found, site: &Site) -> Vec<ValueId> {
-    let has = |value: ValueId, class: Class| found.classes.of_value(value).has(class);
-    let is_mask = |value: &ValueId| !has(*value, Class::CONTENT) && has(*value, Class::POSITION);
-    let (Some(product), Some(scores)) = (site.product, site.scores) else {
-        let node = graph.node(site.node);
-        let slots = bias_slots(node).iter().filter_map(|slot| node.input(*slot));
-        return slots.filter(is_mask).collect();
-    };
-    let mut all = vec![];
-    let mut stack = vec![scores];
-    let mut seen = FxHashSet::default();
-    while let Some(value) = stack.pop() {
-        let producer = graph
-            .producer(value)
-            .filter(|_| value != product && seen.insert(value));
-        let Some((id, _)) = producer else { continue };
-        for input in graph.node(id).inputs().iter().flatten() {
-            if has(*input, Class::CONTENT) {
-                stack.push(*input);
-            } else if is_mask(input) {
-                all.push(*input);
-            }
-        }
-    }
-    all
 }
 
 /// A mask in longer sequences.
