@@ -30,6 +30,7 @@ mod measure;
 mod moved;
 mod noise;
 pub(crate) mod options;
+mod permuted;
 mod points;
 pub(crate) mod readback;
 pub(crate) mod recorded;

@@ -7,6 +7,7 @@ use super::bisect::{Side, bisect};
 use super::decode::decode;
 use super::error::VerifyError;
 use super::options::VerifyOptions;
+use super::permuted::permuted;
 use super::points::Point;
 use super::run::RuntimeTarget;
 use super::shift::shift;
@@ -85,7 +86,8 @@ impl Comparison<'_> {
         Ok(whole)
     }
 
-    /// The rows of one target: runs at all lengths, prefill against decode, and tokens at other positions.
+    /// The rows of one target: runs at all lengths, prefill against decode, and tokens at other positions and in
+    /// another order.
     fn run_on(
         &self,
         target: &RuntimeTarget<'_>,
@@ -110,6 +112,13 @@ impl Comparison<'_> {
             // One sequence alone, which a model need not run.
             Err(error @ VerifyError::Runtime { .. }) => {
                 warnings.push(format!("tokens were not moved: {error}"));
+            }
+            Err(error) => return Err(error),
+        }
+        match permuted(self.subject, target) {
+            Ok(permuted) => rows.extend(permuted),
+            Err(error @ VerifyError::Runtime { .. }) => {
+                warnings.push(format!("tokens were not put in another order: {error}"));
             }
             Err(error) => return Err(error),
         }

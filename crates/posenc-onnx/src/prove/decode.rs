@@ -9,7 +9,7 @@ use super::caches::present;
 use super::feeds::{Padding, feeds};
 use super::noise::noise;
 use super::row::Judge;
-use super::run::{Outputs, RuntimeTarget, on_or_off, run};
+use super::run::{Outputs, RuntimeTarget, run};
 use super::subject::Subject;
 use crate::graph::ports::{Lengths, Role};
 use crate::report::Run;
@@ -62,16 +62,9 @@ pub(crate) fn decode(
         let (_, one) = stepped.iter().find(|(n, _)| n == name)?;
         let rows = [one, all].map(|tensor| tensor.dims().get(1).copied());
         let want = (rows == [Some(1), Some(length)]).then(|| last_row(all))??;
-        Some(Run {
-            runtime: target.backend.name().to_owned(),
-            provider: target.provider.to_string(),
-            optimization: on_or_off(optimization).to_owned(),
-            length,
-            batch: whole.batch,
-            padding: Padding::None.to_string(),
-            output: format!("{name} (prefill = decode)"),
-            ..judge.row(name, one, &want)
-        })
+        let row = judge.row(name, one, &want);
+        let output = format!("{name} (prefill = decode)");
+        Some(target.row(optimization, (whole, Padding::None), output, row))
     });
     Ok(compared.collect())
 }

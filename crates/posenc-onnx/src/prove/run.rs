@@ -9,7 +9,10 @@ use posenc_runtime::{
 };
 
 use super::VerifyError;
+use super::feeds::Padding;
 use super::options::VerifyOptions;
+use crate::graph::ports::Lengths;
+use crate::report::Run;
 
 /// A runtime with an execution provider.
 #[derive(Clone, Debug)]
@@ -28,6 +31,26 @@ impl RuntimeTarget<'_> {
         let optimization = on_or_off(optimization);
         let (backend, provider) = (self.backend.name(), &self.provider);
         format!("{backend} on {provider}, optimization {optimization}")
+    }
+
+    /// What was compared of an output, as a row of this run.
+    pub(super) fn row(
+        &self,
+        optimization: Optimization,
+        (at, padding): (Lengths, Padding),
+        output: String,
+        compared: Run,
+    ) -> Run {
+        Run {
+            runtime: self.backend.name().to_owned(),
+            provider: self.provider.to_string(),
+            optimization: on_or_off(optimization).to_owned(),
+            length: at.sequence,
+            batch: at.batch,
+            padding: padding.to_string(),
+            output,
+            ..compared
+        }
     }
 
     /// Loads a model; `None` if the runtime does not support this optimization setting.

@@ -12,7 +12,7 @@ use super::feeds::{Padding, feeds};
 use super::lengths::supports;
 use super::points::takes_left_padding;
 use super::row::Judge;
-use super::run::{Outputs, RuntimeTarget, on_or_off, run};
+use super::run::{Outputs, RuntimeTarget, run};
 use super::subject::{Subject, coarsest};
 use super::tolerance::Tolerance;
 use crate::detect::finding::Encoding;
@@ -85,16 +85,12 @@ fn moved(
         noise: None,
         vocabulary: subject.vocabulary,
     };
+    let of = (lengths(shift.tokens), Padding::None);
     let rows = pairs(&first?, &moved?, shift).into_iter();
-    let rows = rows.map(|(name, want, got)| Run {
-        runtime: target.backend.name().to_owned(),
-        provider: target.provider.to_string(),
-        optimization: on_or_off(optimization).to_owned(),
-        length: shift.tokens,
-        batch: 1,
-        padding: Padding::None.to_string(),
-        output: format!("{name} (moved by {})", shift.by),
-        ..judge.row(&name, &got, &want)
+    let rows = rows.map(|(name, want, got)| {
+        let row = judge.row(&name, &got, &want);
+        let output = format!("{name} (moved by {})", shift.by);
+        target.row(optimization, of, output, row)
     });
     Ok(rows.collect())
 }

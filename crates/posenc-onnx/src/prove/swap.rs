@@ -11,6 +11,7 @@ mod proof;
 mod rows;
 mod scores;
 mod site;
+mod symmetry;
 #[cfg(test)]
 mod tests;
 mod values;

@@ -11,7 +11,7 @@ use super::moved::in_order;
 use super::noise::{Noise, noise};
 use super::points::{Meaning, Point};
 use super::row::{Judge, uncompared};
-use super::run::{Outputs, RuntimeTarget, on_or_off, run};
+use super::run::{Outputs, RuntimeTarget, run};
 use super::subject::Subject;
 use super::tolerance::Tolerance;
 use crate::graph::ports::{Lengths, place};
@@ -99,16 +99,9 @@ impl<'a> Sweep<'a> {
                     }
                 };
                 let compared = self.compared(&got, want.as_ref(), (i, *point));
-                own.extend(compared.into_iter().map(|(output, row)| Run {
-                    runtime: target.backend.name().to_owned(),
-                    provider: target.provider.to_string(),
-                    optimization: on_or_off(optimization).to_owned(),
-                    length: at.sequence,
-                    batch: at.batch,
-                    padding: self.padding(*point).to_string(),
-                    output,
-                    ..row
-                }));
+                let of = (*at, self.padding(*point));
+                let rows = compared.into_iter();
+                own.extend(rows.map(|(output, row)| target.row(optimization, of, output, row)));
                 if self.other.is_none() && first.len() == i {
                     first.push(got);
                 }

@@ -59,9 +59,12 @@ pub(crate) fn check(
         )
     })?;
     let mask = (hidden.count > 0).then(|| hidden.check(&before.name, "mask"));
+    let symmetry = pairs.symmetry(formula);
+    let symmetry = symmetry.map(|worst| worst.check(&before.name, "symmetry"));
     // The summary of a report shows the last check that passed: an error, not a depth.
     let scores = seen.check(&before.name, "scores");
-    Ok(mask.into_iter().chain([scores]).collect())
+    let checks = mask.into_iter().chain(symmetry);
+    Ok(checks.chain([scores]).collect())
 }
 
 impl SwappedSite<'_> {

@@ -1,0 +1,170 @@
+//! Permutation equivariance: where nothing encodes positions and no mask depends on the order of tokens, outputs
+//! move with their tokens. What was recognized decides whether this is checked, and has no part in the comparison.
+
+use posenc_ir::{DType, Tensor};
+use posenc_runtime::Optimization;
+
+use super::VerifyError;
+use super::feeds::{Padding, different_tokens, order};
+use super::lengths::supports;
+use super::row::Judge;
+use super::run::{Outputs, RuntimeTarget, run};
+use super::subject::{Subject, coarsest};
+use crate::graph::mixing::Mixing;
+use crate::graph::ports::{Lengths, place};
+use crate::plan::unread;
+use crate::report::Run;
+
+/// The tokens of a run: a number that no width has.
+const TOKENS: usize = 23;
+
+/// A row for every output of tokens, in the order of the inputs and in another one. Empty for a model in which
+/// order matters, or whose tokens cannot be put in another order.
+///
+/// # Errors
+/// When the runtime fails.
+pub(super) fn permuted(
+    subject: &Subject<'_>,
+    target: &RuntimeTarget<'_>,
+) -> Result<Vec<Run>, VerifyError> {
+    match has_no_order(subject) {
+        true => compared(subject, target),
+        false => Ok(vec![]),
+    }
+}
+
+/// Whether everything was read, and nothing in the model depends on the order of tokens.
+fn has_no_order(subject: &Subject<'_>) -> bool {
+    let (model, found) = (subject.model, subject.found);
+    let is_coarse = subject.is_quantized || coarsest(model, found) == DType::BF16;
+    let has_no_encoding = found.rotary.is_empty()
+        && found.axial.is_empty()
+        && found.not_rotary.is_empty()
+        && found.findings.is_empty()
+        && found.met.is_empty();
+    let mut mixers = found.mixers.iter();
+    !is_coarse
+        && has_no_encoding
+        && !found.attention.is_empty()
+        && found.attention.iter().all(|site| !site.is_ordered())
+        && mixers.all(|mixer| mixer.mixing == Mixing::Pooling)
+        && unread::of_branch(model, found).is_empty()
+}
+
+/// A row for every output of tokens, with tokens in two orders.
+fn compared(subject: &Subject<'_>, target: &RuntimeTarget<'_>) -> Result<Vec<Run>, VerifyError> {
+    let (graph, ports) = (subject.model.graph(), subject.ports());
+    let at = ports.fit(Lengths {
+        batch: 1,
+        sequence: TOKENS,
+        past: 0,
+    });
+    if at.sequence < 3 || !supports(subject.model, subject.found, at) {
+        return Ok(vec![]);
+    }
+    let fed = |is_moved| different_tokens(graph, ports, at, is_moved);
+    let (Some(first), Some(second)) = (fed(false)?, fed(true)?) else {
+        return Ok(vec![]);
+    };
+    let optimization = Optimization::On;
+    let Some(mut session) = subject.load(target, optimization)? else {
+        return Ok(vec![]);
+    };
+    let site = format!("tokens in another order, {}", target.setting(optimization));
+    let first = run(session.as_mut(), &first, &site)?;
+    let second = run(session.as_mut(), &second, &site)?;
+    let judge = Judge {
+        tolerance: subject.tolerance,
+        noise: None,
+        vocabulary: subject.vocabulary,
+    };
+    let rows = pairs(&first, &second, at).into_iter();
+    let rows = rows.map(|(name, want, got)| {
+        let row = judge.row(&name, &got, &want);
+        let output = format!("{name} (tokens in another order)");
+        target.row(optimization, (at, Padding::None), output, row)
+    });
+    Ok(rows.collect())
+}
+
+/// The outputs of tokens, `[batch, tokens, …]`: the first with its rows moved as the tokens of the second are, and
+/// the second.
+fn pairs(first: &Outputs, second: &Outputs, at: Lengths) -> Vec<(String, Tensor, Tensor)> {
+    let order = order(at.sequence);
+    let pair = |((name, own), (_, got)): (&(String, Tensor), &(String, Tensor))| {
+        let dims = own.dims();
+        let is_of_tokens = (2..=3).contains(&dims.len())
+            && dims[..2] == [at.batch, at.sequence]
+            && got.dims() == dims
+            && own.dtype().is_float();
+        let numbers = own.to_f64s().filter(|_| is_of_tokens)?;
+        let width: usize = dims[2..].iter().product();
+        let moved = |i: usize| {
+            let to = place(i, dims, 1);
+            numbers[i - to * width + order[to] * width]
+        };
+        let moved: Vec<f64> = (0..numbers.len()).map(moved).collect();
+        let want = Tensor::from_f64(own.dtype(), dims, &moved);
+        Some((name.clone(), want, got.clone()))
+    };
+    first.iter().zip(second).filter_map(pair).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use posenc_runtime::{Fallback, Provider};
+
+    use super::*;
+    use crate::detect::{Options, detect};
+    use crate::prove::options::VerifyOptions;
+    use crate::prove::testing::{Evaluator, fixture};
+
+    /// The rows of a fixture, also where the order of its tokens matters.
+    fn rows(name: &str, backend: &Evaluator, is_forced: bool) -> Vec<Run> {
+        let model = fixture(name);
+        let found = detect(&model, &Options::default());
+        let subject = Subject::new(&model, &found, &VerifyOptions::default()).unwrap();
+        let target = RuntimeTarget {
+            backend,
+            provider: Provider::Cpu,
+            fallback: Fallback::Allowed,
+        };
+        match is_forced {
+            true => compared(&subject, &target).unwrap(),
+            false => permuted(&subject, &target).unwrap(),
+        }
+    }
+
+    #[test]
+    fn without_an_encoding_outputs_move_with_their_tokens() {
+        let rows = rows("mini-encoder/none", &Evaluator::default(), false);
+        assert!(
+            !rows.is_empty() && rows.iter().all(|row| row.ok),
+            "{rows:#?}"
+        );
+    }
+
+    #[test]
+    fn with_an_encoding_or_a_causal_mask_they_do_not_and_are_not_judged() {
+        for name in ["mini-encoder/learned", "bert/dynamo", "mini/none"] {
+            let backend = Evaluator::default();
+            assert!(rows(name, &backend, false).is_empty(), "{name}");
+            let forced = rows(name, &backend, true);
+            assert!(forced.iter().any(|row| !row.ok), "{name}: {forced:#?}");
+        }
+    }
+
+    #[test]
+    fn what_depends_on_the_index_of_a_token_is_seen() {
+        let faulty = Evaluator {
+            fault: Some(|y, dims| {
+                let width = dims.iter().skip(2).product::<usize>().max(1);
+                let index = |i: usize| (i / width) as f64;
+                y.iter_mut().enumerate().for_each(|(i, y)| *y += index(i));
+            }),
+            ..Evaluator::default()
+        };
+        let all = rows("mini-encoder/none", &faulty, false);
+        assert!(!all.is_empty() && all.iter().all(|row| !row.ok), "{all:#?}");
+    }
+}
