@@ -20,7 +20,7 @@ COMMAND = Path(sysconfig.get_path("scripts")) / ("posenc-onnx.exe" if sys.platfo
 EXAMPLES = ROOT / "bindings" / "python" / "examples"
 
 TORCH = "POSENC_TORCH_PYTHON"
-"""Names an interpreter that has torch, onnxscript, onnx, onnxruntime and numpy."""
+"""Names an interpreter that has torch, onnxscript, onnx, onnxruntime and numpy, and may have optimum-onnx and olive-ai."""
 
 
 def test_the_command_is_the_binary(cli: Cli, llama: Path) -> None:
@@ -57,11 +57,22 @@ def test_an_example_runs(example: str, llama: Path) -> None:
 
 
 @pytest.mark.skipif(TORCH not in os.environ, reason=f"{TORCH} names no Python with torch")
-def test_from_pytorch_to_onnxruntime(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("example", "package", "says"),
+    [
+        ("pytorch.py", "torch", "within"),
+        ("optimum_folder.py", "optimum.onnxruntime", "as PyTorch continues"),
+        ("olive_pass.py", "olive", "'type': 'yarn'"),
+    ],
+)
+def test_an_example_with_other_packages_runs(example: str, package: str, says: str, tmp_path: Path, llama: Path) -> None:
+    python = os.environ[TORCH]
+    if subprocess.run([python, "-c", f"import {package}"], capture_output=True, check=False).returncode:
+        pytest.skip(f"the Python of {TORCH} has no {package}")
     # Only the package itself: everything else is that of the other Python.
-    shutil.copytree(Path(pe.__file__).parent, tmp_path / "posenc_onnx")
-    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
-    command: list[str | Path] = [os.environ[TORCH], EXAMPLES / "pytorch.py"]
+    shutil.copytree(Path(pe.__file__).parent, tmp_path / "packages" / "posenc_onnx")
+    environment = os.environ | {"PYTHONPATH": str(tmp_path / "packages")}
+    command: list[str | Path] = [python, EXAMPLES / example, llama]
     ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
-    assert "within" in ran.stdout
+    assert says in ran.stdout
