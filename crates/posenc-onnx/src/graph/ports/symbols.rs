@@ -34,11 +34,12 @@ pub(super) fn symbols(
     // The input of another stack has a length of its own.
     let length = |port: &Port| port.dims.get(port.token_axis()).cloned();
     let sequences = || tokens().filter(|port| port.dims.len() > 1);
-    if let Some(first) = sequences().next().map(length)
-        && sequences().skip(1).any(|port| length(port) != first)
-    {
-        learn(first.as_ref(), Axis::Encoder);
-    }
+    let encoder = sequences().next();
+    let encoder = encoder.filter(|first| {
+        let others = sequences().skip(1);
+        others.into_iter().any(|port| length(port) != length(first))
+    });
+    learn(encoder.and_then(length).as_ref(), Axis::Encoder);
     let mut ordered: Vec<&Port> = ports.iter().collect();
     // Tokens take precedence over positions, these over masks; without ids, embeddings come first.
     let has_tokens = tokens().next().is_some();
@@ -70,7 +71,13 @@ pub(super) fn symbols(
                 if rank >= 2 {
                     learn(port.dims.first(), Axis::Batch);
                 }
-                learn(port.dims.last(), Axis::Total);
+                let axis = match follows(ports, port) {
+                    Some(ids) if encoder.is_some_and(|first| first.value == ids.value) => {
+                        Axis::Encoder
+                    }
+                    _ => Axis::Total,
+                };
+                learn(port.dims.last(), axis);
             }
             Role::Past => {
                 learn(port.dims.first(), Axis::Batch);
@@ -92,4 +99,10 @@ pub(super) fn symbols(
         }
     }
     symbols
+}
+
+/// The ids that are before a mask in the list of inputs, which it is about where no symbol says so.
+fn follows<'a>(ports: &'a [Port], mask: &Port) -> Option<&'a Port> {
+    let before = ports.iter().take_while(|port| port.value != mask.value);
+    before.filter(|port| port.role == Role::Tokens).last()
 }

@@ -273,6 +273,30 @@ fn rows_of_a_table_of_its_own_may_be_those_of_positions() {
 }
 
 #[test]
+fn a_mask_is_as_long_as_the_ids_before_it() {
+    let mut s = Sketch::default();
+    let mut input = |name: &str| {
+        let dims = [format!("{name}_dim_0"), format!("{name}_dim_1")];
+        s.input(name, I64, &[&dims[0], &dims[1]])
+    };
+    let ids = input("input_ids");
+    input("attention_mask");
+    let other = input("decoder_input_ids");
+    input("decoder_attention_mask");
+    let table = s.weights(&[99, HIDDEN]);
+    let [a, b] = [&ids, &other].map(|ids| s.gather(&table, ids, 0));
+    let model = s.model(17, &[&a, &b]);
+    let ports = Ports::of(model.graph(), &Default::default());
+    let at = Lengths {
+        batch: 2,
+        sequence: 8,
+        past: 0,
+    };
+    let dims: Vec<_> = ports.iter().map(|port| ports.dims(port, at)).collect();
+    assert_eq!(dims, [[2, 9], [2, 9], [2, 8], [2, 8]]);
+}
+
+#[test]
 fn rows_of_a_small_table_are_of_types_beside_ids_alone() {
     let role = |name: &str, beside: bool| {
         let mut s = Sketch::default();

@@ -9,6 +9,7 @@ use crate::detect::context::Context;
 use crate::edit::insert::axes::{Axes, ValueAxis};
 use crate::edit::insert::length::{Length, Lengths};
 use crate::error::RewriteError;
+use posenc_encodings::kind::Stack;
 
 /// The most distances of fixed lengths that are stored as a constant.
 const STORED: usize = 1 << 14;
@@ -38,8 +39,10 @@ pub(crate) struct Counts {
 #[derive(Debug)]
 struct Grid {
     scope: ScopeId,
+    /// The stack of its sites: two stacks may be of one length in runs by chance.
+    stack: Option<Stack>,
     counts: Counts,
-    /// Queries and keys in runs, which differ between grids.
+    /// Queries and keys in runs, which differ between the grids of a stack.
     runs: Vec<[usize; 2]>,
     queries: Option<ValueId>,
     keys: Option<ValueId>,
@@ -82,13 +85,15 @@ impl<'a> Grids<'a> {
             let alike = g.counts.keys.is_some() == counts.keys.is_some()
                 && g.counts.last == counts.last
                 && value_of(&g.counts) == value_of(&counts);
-            alike && g.scope == site.scope && !runs.is_empty() && g.runs == runs
+            let is_near = g.scope == site.scope && g.stack == site.place.stack;
+            alike && is_near && !runs.is_empty() && g.runs == runs
         };
         if let Some(known) = self.grids.iter().position(same) {
             return known;
         }
         self.grids.push(Grid {
             scope: site.scope,
+            stack: site.place.stack,
             counts,
             runs,
             queries: None,
