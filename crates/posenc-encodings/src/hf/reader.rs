@@ -123,13 +123,31 @@ impl<'a> Reader<'a> {
         self.length(&section, ORIGINAL)
     }
 
-    /// The original length within the scaling dict, which has to be there.
+    /// The original length within the scaling dict or outside of it, which has to be there.
     ///
     /// # Errors
-    /// A value that is missing or no whole number.
+    /// A value that is missing or no whole number, and two lengths that differ.
     pub fn needed_original_length(&mut self) -> Result<usize, HfConfigError> {
-        let length = self.original_length()?;
+        let length = self.either_original_length()?;
         self.needed(&self.section, ORIGINAL, length)
+    }
+
+    /// The original length within the scaling dict, where transformers 4 looks for it, or outside of it, where
+    /// version 5 looks first.
+    fn either_original_length(&mut self) -> Result<Option<usize>, HfConfigError> {
+        let (section, config) = (self.section, self.config);
+        let read = |dict: &Dict<'_>| -> Result<Option<usize>, HfConfigError> {
+            Ok(dict.usize(ORIGINAL)?.filter(|&length| length > 0))
+        };
+        match (read(&section)?, read(&config)?) {
+            (Some(inner), Some(outer)) if inner != outer => Err(HfConfigError::Conflict {
+                first: section.path(ORIGINAL),
+                second: config.path(ORIGINAL),
+            }),
+            (Some(_), _) => self.original_length(),
+            (None, Some(_)) => self.outer_original_length(),
+            (None, None) => Ok(None),
+        }
     }
 
     /// The original length that the config has outside of the scaling dict.
@@ -151,12 +169,12 @@ impl<'a> Reader<'a> {
         self.needed(&config, MAXIMUM, length)
     }
 
-    /// The original length within the scaling dict, else the model's own.
+    /// The original length within the scaling dict or outside of it, else the model's own.
     ///
     /// # Errors
-    /// A value that is missing or no whole number.
+    /// A value that is missing or no whole number, and two lengths that differ.
     pub fn original_or_max_length(&mut self) -> Result<usize, HfConfigError> {
-        if let Some(length) = self.original_length()?.filter(|&length| length > 0) {
+        if let Some(length) = self.either_original_length()? {
             return Ok(length);
         }
         let (section, config) = (self.section, self.config);

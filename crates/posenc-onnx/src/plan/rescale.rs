@@ -1,6 +1,8 @@
 //! The plan of a rescale, made before anything changes: the frequencies that each site gets, and
 //! the source of every value.
 
+mod bases;
+
 use posenc_ir::Model;
 
 use crate::detect::identified::KnownLaws;
@@ -11,6 +13,7 @@ use crate::record::{Record, SiteRecord, asked, record};
 use crate::report::{Limit, LimitCause};
 use crate::request::hf_config::HfConfigError;
 use crate::request::{Config, Parameters, Request, RopeScalingError, ScaleType, rope_scaling};
+use bases::{check_bases, with_base};
 use posenc_encodings::inferred::{self, Inferred};
 use posenc_encodings::kind::Kind;
 use posenc_encodings::laws::shared::ORIGINAL_LENGTH;
@@ -152,7 +155,7 @@ impl<'a> Planner<'a> {
     /// The targets that a config describes.
     fn targets_of_config(&mut self, source: &Config) -> Result<Vec<(usize, Target)>, RewriteError> {
         let config = source.parse()?;
-        let mut targets = vec![];
+        let (mut targets, mut bases) = (vec![], vec![]);
         for (i, site) in self.requested() {
             let place = || self.model.graph().place(site.node);
             let layer = self.found.attention[site.site].place.layer;
@@ -166,6 +169,10 @@ impl<'a> Planner<'a> {
                 return Err(Refusal::unsupported(why).into());
             };
             let now = &site.query.rotation.rope;
+            let base = self.laws.law(site).theta;
+            let stated = wanted.states_theta().then_some(wanted.theta);
+            let wanted = with_base(wanted, base).map_err(|why| why.at(place()))?;
+            bases.push((base, (stated, wanted.scaling.clone())));
             let rope = wanted
                 .rope(now.rotary_dim, now.head_dim)
                 .map_err(|e| source.refuse(e))?;
@@ -193,6 +200,7 @@ impl<'a> Planner<'a> {
                 },
             ));
         }
+        check_bases(&bases).map_err(|why| source.refuse(why))?;
         Ok(targets)
     }
 

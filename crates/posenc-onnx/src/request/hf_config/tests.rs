@@ -228,6 +228,26 @@ fn a_length_outside_of_the_dict_overrides_longropes_factor() {
 }
 
 #[test]
+fn a_length_outside_of_the_dict_is_the_original_one_where_the_dict_has_none() {
+    for (dict, want) in [
+        (json!({"rope_type": "yarn", "factor": 4.0}), 64),
+        (
+            json!({"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}),
+            64,
+        ),
+        (
+            json!({"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}),
+            64,
+        ),
+    ] {
+        let mut value = scaled(dict);
+        value["original_max_position_embeddings"] = json!(want);
+        let scaling = request(value).scaling;
+        assert_eq!(scaling.original_length(), Some(want));
+    }
+}
+
+#[test]
 fn the_base_is_read_from_the_first_key_that_has_it() {
     let cases = [
         ("none", json!({}), 10_000.0),

@@ -69,6 +69,13 @@ fn what_cannot_be_applied_is_refused_by_name() {
             "dynamic scaling needs max_position_embeddings, which is missing",
         ),
         (
+            "two original lengths",
+            json!({"original_max_position_embeddings": 32, "rope_scaling":
+                {"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 64}}),
+            "rope_scaling.original_max_position_embeddings and original_max_position_embeddings contradict each \
+             other, keep one",
+        ),
+        (
             "half of llama3",
             scaled(
                 json!({"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "original_max_position_embeddings": 64}),
