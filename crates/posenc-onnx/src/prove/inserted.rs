@@ -21,7 +21,7 @@ use super::recorded::Held;
 use super::swap::Proof;
 use crate::detect::branches::Branch;
 use crate::detect::context::Context;
-use crate::detect::finding::Encoding;
+use crate::detect::finding::{Encoding, Finding};
 use crate::detect::{Found, detect};
 use crate::plan::swap::spec::{BiasSpec, EncodingSpec};
 use crate::plan::swap::{Group, SwapPlan};
@@ -278,9 +278,14 @@ fn name(found: &Found, site: usize) -> String {
     known.unwrap_or_else(|| format!("attention site {site}"))
 }
 
-/// How often an encoding is added to the embeddings that a site sees.
+/// How often an encoding is added to the embeddings that a site sees, but for those of another stack that it reads.
 pub(crate) fn entries(found: &Found, site: usize, kind: Kind) -> usize {
-    let own = found.findings.iter().filter(|f| f.sites.contains(&site));
+    let stack = |site: usize| found.attention.get(site).map(|site| site.place.stack);
+    let is_own = |f: &&Finding| {
+        let first = f.sites.first().copied();
+        f.sites.contains(&site) && first.and_then(stack) == stack(site)
+    };
+    let own = found.findings.iter().filter(is_own);
     let of_kind = own.filter(|f| f.encoding.kind() == kind);
     of_kind.map(|f| f.entries.len()).sum()
 }

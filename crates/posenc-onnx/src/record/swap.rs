@@ -8,7 +8,8 @@ use posenc_ir::Model;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-const KEY: &str = "posenc.swap";
+/// The key of the entry.
+pub(crate) const KEY: &str = "posenc.swap";
 
 /// What a swap wrote.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -18,7 +18,7 @@ use crate::detect::Found;
 use current::{Current, anchors, constants, large};
 pub(crate) use data::{Reading, Written, WrittenOutput, WrittenSite, short};
 
-const KEY: &str = "posenc.written";
+pub(crate) const KEY: &str = "posenc.written";
 
 /// How digests are computed; another number is not compared. A change of digests raises it.
 const SCHEME: u32 = 2;
