@@ -9,6 +9,7 @@ pub(crate) mod distances;
 pub(crate) mod finding;
 pub(crate) mod found;
 pub(crate) mod identified;
+pub(crate) mod later;
 mod lengths;
 pub(crate) mod limits;
 pub(crate) mod met;
@@ -111,6 +112,7 @@ fn detect_as_is(model: &Model, options: &Options) -> Found {
     let spread = rows::spread((graph, &classes), (&tokens, &mixers), (&trace, &filled));
     let gathered_by_place = latents::meets_tokens(known, &tokens, &attention);
     let met = met::met(known, &tokens, &attention);
+    let meetings = later::meetings(known, &tokens, &attention);
     drop(tokens);
     let mut found = Found {
         partial,
@@ -122,6 +124,7 @@ fn detect_as_is(model: &Model, options: &Options) -> Found {
         attended,
         filled,
         met,
+        later: vec![],
         ports,
         lengths,
         classes,
@@ -141,6 +144,7 @@ fn detect_as_is(model: &Model, options: &Options) -> Found {
         no_attention: no_attention.into_iter().flatten().collect(),
         not_evaluated: vec![],
     };
+    found.later = later::later(model, &found, &meetings);
     rotary::find(model, &mut found);
     let run =
         |found: &Found, model: &Model| trial(model, (&found.ports, &found.classes), found.lengths);
@@ -197,6 +201,7 @@ pub(crate) fn rescaled(model: &Model, options: &Options, before: &Found) -> Foun
         attended: before.attended.clone(),
         filled: before.filled.clone(),
         met: before.met.clone(),
+        later: before.later.clone(),
         findings: before.findings.clone(),
         no_encodings: before.no_encodings.clone(),
         no_attention: before.no_attention.clone(),

@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::attention::Site;
 use crate::detect::identified::KnownLaws;
+use crate::detect::later;
 use crate::detect::rotary::projected::projected_layout;
 use crate::detect::{Found, Options, RotarySite, detect, limits};
 use crate::plan::unread::of_branch;
@@ -57,6 +58,7 @@ pub(crate) fn report(model: &Model, found: &Found) -> Inspect {
              {change:.1e}; the rotation is shown that would be computed without that"
         ));
     }
+    report.warnings.extend(later::warning(model, found));
     for why in read_unread(model) {
         if !report.warnings.contains(&why) {
             let why = format!("not read when the model was rewritten: {why}");

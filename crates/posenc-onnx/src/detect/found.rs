@@ -56,6 +56,8 @@ pub(crate) struct Found {
     pub(crate) filled: FxHashSet<NodeId>,
     /// Where numbers that change from token to token meet content outside of scores.
     pub(crate) met: Vec<Met>,
+    /// Where numbers meet content that are equal for the first tokens, and follow positions later.
+    pub(crate) later: Vec<Met>,
     /// Rotations of queries and keys, by site.
     pub rotary: Vec<RotarySite>,
     /// Rotations by the rows and columns of a grid; their findings are the first of `findings`.

@@ -103,7 +103,7 @@ fn in_einsum(
 }
 
 /// How many of the last axes an operator does not broadcast; `None` for one that meets no elements.
-fn trailing(node: &Node) -> Option<usize> {
+pub(super) fn trailing(node: &Node) -> Option<usize> {
     match node.op() {
         _ if !node.domain().is_empty() => None,
         "MatMul" => Some(2),
@@ -160,7 +160,7 @@ fn change(
 }
 
 /// The largest difference between rows along an axis, where it is more than roundings.
-fn spread(numbers: &ArrayD<f64>, axis: usize) -> Option<f64> {
+pub(super) fn spread(numbers: &ArrayD<f64>, axis: usize) -> Option<f64> {
     let first = numbers.index_axis(Axis(axis), 0);
     let largest = numbers.iter().fold(0.0, |a: f64, v| a.max(v.abs()));
     let differences = numbers.axis_iter(Axis(axis)).flat_map(|row| {
@@ -174,7 +174,7 @@ fn spread(numbers: &ArrayD<f64>, axis: usize) -> Option<f64> {
 }
 
 /// The nodes between the product of queries and keys and that with the values.
-fn of_scores(graph: &Graph, classes: &Classes, sites: &[Site]) -> FxHashSet<NodeId> {
+pub(super) fn of_scores(graph: &Graph, classes: &Classes, sites: &[Site]) -> FxHashSet<NodeId> {
     let known = reads(graph, classes, sites);
     let products = known.keys_and_values.iter().map(|(node, _)| *node);
     let ends: FxHashSet<NodeId> = products.collect();

@@ -15,6 +15,10 @@ pub(crate) const BUDGET: Budget = Budget { elements: 1 << 22 };
 /// New tokens of the longer sequences in which encodings are held to what was read.
 pub(super) const LONGER: [usize; 3] = [64, 512, 4096];
 
+/// How far positions are moved, as powers of two: beyond the lengths of common models. Further on, angles in single
+/// precision are too inexact to be compared.
+pub(super) const FAR: std::ops::RangeInclusive<u32> = 13..=19;
+
 /// The most that rounding may explain where numbers are still compared.
 pub(super) const COARSE: f64 = 0.3;
 

@@ -30,6 +30,7 @@ fn is_without(model: &Model, found: &Found) -> bool {
         && of_branch(model, found).is_empty()
         && found.axial.is_empty()
         && found.met.is_empty()
+        && found.later.is_empty()
 }
 
 /// Whether an operator may treat elements of an axis by their order, whatever the axis holds.

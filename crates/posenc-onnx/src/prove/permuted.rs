@@ -41,7 +41,8 @@ fn has_no_order(subject: &Subject<'_>) -> bool {
         && found.axial.is_empty()
         && found.not_rotary.is_empty()
         && found.findings.is_empty()
-        && found.met.is_empty();
+        && found.met.is_empty()
+        && found.later.is_empty();
     let mut mixers = found.mixers.iter();
     !is_coarse
         && has_no_encoding

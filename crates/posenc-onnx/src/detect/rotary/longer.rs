@@ -10,15 +10,11 @@ use super::matrices::matrices_of_pairs;
 use super::site::RotaryOperand;
 use super::source::{all_positions, moved};
 use crate::detect::found::Found;
-use crate::detect::runs::{COARSE, LONGER, longer, rounding};
+use crate::detect::runs::{COARSE, FAR, LONGER, longer, rounding};
 use crate::graph::dataflow::Class;
 
 /// Elements that a value of a longer sequence may have.
 const BUDGET: Budget = Budget { elements: 1 << 20 };
-
-/// How far positions are moved where the graph has them as numbers: beyond the lengths of common models. Further
-/// on, angles in single precision are too inexact to be compared.
-const FAR: std::ops::RangeInclusive<u32> = 13..=19;
 
 /// The new tokens of a sequence that is run where it has no such numbers.
 const LONGEST: usize = 1 << 14;

@@ -18,7 +18,8 @@ pub(super) fn met((model, found): (&Model, &Found), asked: &[usize]) -> Vec<Site
     let Some(kept) = kept(found, asked) else {
         return vec![];
     };
-    let left = found.met.iter().filter(|met| !kept.contains(&met.node));
+    let all = found.met.iter().chain(&found.later);
+    let left = all.filter(|met| !kept.contains(&met.node));
     left.map(|met| SiteCheck {
         site: graph.place(met.node).to_string(),
         quantity: format!(

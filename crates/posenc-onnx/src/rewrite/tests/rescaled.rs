@@ -37,6 +37,7 @@ fn of(found: &Found) -> Vec<String> {
         mixed: _,
         latent: _,
         gathered: _,
+        later: _,
     } = found;
     // The numbers are those that a rescale changes.
     let met: Vec<_> = met.iter().map(|met| met.node).collect();
