@@ -1,4 +1,5 @@
-//! What a release consists of: an archive with the binary, the wheel, the page, and their checksums.
+//! What a release consists of: archives with the binary, for this system and for Windows, the wheel, the page, and
+//! their checksums.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -7,6 +8,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
+use crate::cross::Target;
 use crate::pip::python;
 use crate::process::{output, succeed};
 
@@ -21,6 +23,14 @@ const SHELLS: [(&str, &str); 5] = [
 
 /// The files of the workspace that go with the binary.
 const FILES: [&str; 4] = ["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"];
+
+/// Windows, compiled with the tools of MinGW.
+const WINDOWS: Target = Target {
+    triple: "x86_64-pc-windows-gnu",
+    linker: "x86_64-w64-mingw32-gcc",
+    crates: "std,panic_abort,panic_unwind",
+    packages: "rustc-web cargo-web rust-web-src gcc-mingw-w64-x86-64 g++-mingw-w64-x86-64",
+};
 
 /// Makes everything of a release in `target/dist`, from an empty folder.
 pub(crate) fn run(root: &Path, target: &Path, arguments: &[String]) -> Result<()> {
@@ -39,6 +49,7 @@ pub(crate) fn run(root: &Path, target: &Path, arguments: &[String]) -> Result<()
         triple: triple()?,
     };
     release.binary(target)?;
+    release.windows(target)?;
     release.wheel(target)?;
     release.page(target)?;
     release.checksums()
@@ -57,30 +68,59 @@ impl Release<'_> {
         let cargo = ["build", "--release", "--locked", "-p", "posenc-cli"];
         succeed("cargo build", self.command(env!("CARGO")).args(cargo))?;
         let name = format!("posenc-onnx{}", std::env::consts::EXE_SUFFIX);
-        let built = target.join("release").join(&name);
-        let stem = format!("posenc-onnx-{}-{}", self.version, self.triple);
-        let folder = self.out.join(&stem);
+        let built = target.join("release").join(name);
+        self.archive(&built, (&built, &self.triple))
+    }
+
+    /// The binary for Windows, where it can be compiled.
+    fn windows(&self, target: &Path) -> Result<()> {
+        let Some(mut cargo) = WINDOWS.cargo()? else {
+            said(&format!(
+                "{}: the archive for Windows is left out",
+                WINDOWS.advice()
+            ));
+            return Ok(());
+        };
+        let work = target.join("windows");
+        cargo
+            .current_dir(self.root)
+            .args(["build", "--release", "--locked", "-p", "posenc-cli"])
+            .args(["--target", WINDOWS.triple, "--target-dir"])
+            .arg(&work);
+        succeed("cargo build", &mut cargo)?;
+        let built = work.join(WINDOWS.triple).join("release/posenc-onnx.exe");
+        let name = format!("posenc-onnx{}", std::env::consts::EXE_SUFFIX);
+        let host = target.join("release").join(name);
+        self.archive(&host, (&built, WINDOWS.triple))
+    }
+
+    /// An archive with a binary that was built for a target; `host` is the one that runs here.
+    fn archive(&self, host: &Path, (built, triple): (&Path, &str)) -> Result<()> {
+        let folder = self
+            .out
+            .join(format!("posenc-onnx-{}-{triple}", self.version));
         let completions = folder.join("completions");
         fs::create_dir_all(&completions)?;
-        fs::copy(&built, folder.join(&name)).with_context(|| built.display().to_string())?;
+        let name = built.file_name().context("a binary has a name")?;
+        fs::copy(built, folder.join(name)).with_context(|| built.display().to_string())?;
         for file in FILES {
             fs::copy(self.root.join(file), folder.join(file)).context(file)?;
         }
         for (shell, file) in SHELLS {
             let script = output(
                 "completions",
-                Command::new(&built).args(["completions", shell]),
+                Command::new(host).args(["completions", shell]),
             )?;
             fs::write(completions.join(file), script)?;
         }
         succeed(
             "posenc-onnx man",
-            Command::new(&built)
+            Command::new(host)
                 .args(["--quiet", "man"])
                 .arg(folder.join("man")),
         )?;
         let licences = folder.join("THIRD-PARTY-LICENCES");
-        let [package, triple] = ["posenc-cli", &self.triple].map(OsStr::new);
+        let [package, triple] = ["posenc-cli", triple].map(OsStr::new);
         self.script("licences.py", &[package, triple, licences.as_os_str()])?;
         self.pack(&folder)
     }
@@ -152,4 +192,9 @@ fn triple() -> Result<String> {
     )?;
     let host = said.lines().find_map(|line| line.strip_prefix("host: "));
     Ok(host.context("rustc does not say its host")?.to_owned())
+}
+
+#[allow(clippy::print_stdout)] // what is left out is what people want to know
+fn said(what: &str) {
+    println!("{what}");
 }

@@ -4,7 +4,8 @@
 //!   to `cargo test`.
 //! - `cargo xtask python [ARGUMENT …]` builds the Python package, checks its types and runs its tests; the
 //!   arguments go to pytest.
-//! - `cargo xtask dist` makes everything of a release: an archive with the binary, the wheel and checksums.
+//! - `cargo xtask dist` makes everything of a release: archives with the binary for this system and for Windows,
+//!   the wheel, the page and checksums.
 //! - `cargo xtask schema [--check]` writes the facts about operators that the check of models knows,
 //!   or compares what is checked in.
 //! - `cargo xtask layers [--list]` compares the imports of all files with the table of layers in
@@ -18,6 +19,7 @@
 //!   none; with MIB, it packs what another machine needs for it: about 4 GB.
 //! - `cargo xtask-proto` regenerates the checked-in protobuf code.
 
+mod cross;
 mod dist;
 mod embeddings;
 mod gpu;

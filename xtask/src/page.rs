@@ -6,10 +6,19 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
+use crate::cross::Target;
 use crate::process::{said, succeed};
 
 /// The target of the library.
-const TARGET: &str = "wasm32-unknown-unknown";
+const TARGET: Target = Target {
+    triple: "wasm32-unknown-unknown",
+    linker: LINKER,
+    crates: "std,panic_abort",
+    packages: "rustc-web cargo-web rust-web-src lld",
+};
+
+/// What links modules of WebAssembly.
+const LINKER: &str = "wasm-ld";
 
 /// The profile in Cargo.toml.
 const PROFILE: &str = "page";
@@ -44,7 +53,8 @@ pub(crate) fn run(root: &Path, target: &Path, _: &[String]) -> Result<()> {
 
 /// Compiles the library.
 fn module(root: &Path, work: &Path) -> Result<PathBuf> {
-    let mut cargo = compiler()?;
+    let cargo = TARGET.cargo()?;
+    let mut cargo = cargo.with_context(|| TARGET.advice())?;
     cargo
         .current_dir(root)
         .env(
@@ -52,50 +62,14 @@ fn module(root: &Path, work: &Path) -> Result<PathBuf> {
             format!("-C link-arg=-zstack-size={STACK}"),
         )
         .args(["build", "--locked", "--package", "posenc-web"])
-        .args(["--profile", PROFILE, "--target", TARGET])
+        .args(["--profile", PROFILE, "--target", TARGET.triple])
         .arg("--target-dir")
         .arg(work);
     succeed("cargo build", &mut cargo)?;
-    Ok(work.join(TARGET).join(PROFILE).join("posenc_web.wasm"))
-}
-
-/// Cargo with a compiler for the target: the installed target, or Debian's compiler, which builds the
-/// standard library from its sources.
-fn compiler() -> Result<Command> {
-    let libraries =
-        said(Command::new("rustc").args(["--print", "target-libdir", "--target", TARGET]));
-    if libraries.is_some_and(|folder| Path::new(&folder).is_dir()) {
-        return Ok(Command::new(env!("CARGO")));
-    }
-    let system = Path::new("/usr/bin");
-    let rustc = system.join("rustc");
-    let sysroot = said(Command::new(&rustc).args(["--print", "sysroot"]));
-    let sources = sysroot.map(|root| Path::new(&root).join("lib/rustlib/src/rust/library"));
-    let is_there = sources.is_some_and(|folder| folder.is_dir());
-    if !is_there || said(Command::new("wasm-ld").arg("--version")).is_none() {
-        bail!(
-            "no compiler for {TARGET}: `rustup target add {TARGET}`, or on Debian \
-             `apt-get install rustc-web cargo-web rust-web-src lld`"
-        );
-    }
-    let path = std::env::join_paths(std::iter::once(system.to_owned()).chain(folders()))?;
-    let mut cargo = Command::new(system.join("cargo"));
-    cargo
-        .env("PATH", path)
-        // The standard library is built from its sources, which is not stable yet.
-        .env("RUSTC_BOOTSTRAP", "1")
-        .env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER", "wasm-ld")
-        .arg("-Zbuild-std=std,panic_abort");
-    Ok(cargo)
-}
-
-#[allow(
-    clippy::disallowed_methods,
-    reason = "the folders of programs are known from there alone"
-)]
-fn folders() -> Vec<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).collect()
+    Ok(work
+        .join(TARGET.triple)
+        .join(PROFILE)
+        .join("posenc_web.wasm"))
 }
 
 /// Makes the module for browsers, with its interface for scripts.
