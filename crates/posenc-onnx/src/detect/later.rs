@@ -41,6 +41,10 @@ pub(super) fn meetings(
             continue;
         };
         let inputs = || node.inputs().iter().flatten().copied();
+        let following: Vec<ValueId> = inputs().filter(|v| follows(*v)).collect();
+        if following.is_empty() || of_scores.contains(&id) {
+            continue;
+        }
         let content = inputs().filter(|v| class(*v).has(Class::CONTENT));
         let axes = content.filter_map(|v| {
             let dims = trace.get(v).dims.as_ref()?;
@@ -48,9 +52,6 @@ pub(super) fn meetings(
             Some((dims.len() - axis, dims[axis]))
         });
         let axes: Vec<(usize, usize)> = axes.filter(|axis| axis.0 > trailing).collect();
-        if axes.is_empty() || of_scores.contains(&id) {
-            continue;
-        }
         let along = |numbers: ValueId| {
             let known = trace.get(numbers).to_f64()?;
             let axis = |from_end: usize| known.ndim().checked_sub(from_end);
@@ -60,7 +61,7 @@ pub(super) fn meetings(
             let axis = axis(axes.iter().find(is)?.0)?;
             spread(&known, axis).is_none().then_some(axis)
         };
-        let found = inputs().filter(|v| follows(*v));
+        let found = following.into_iter();
         let found = found.filter_map(|numbers| Some((numbers, along(numbers)?)));
         meetings.extend(found.map(|(numbers, axis)| Meeting {
             node: id,

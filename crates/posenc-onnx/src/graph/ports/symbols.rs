@@ -101,8 +101,12 @@ pub(super) fn symbols(
     symbols
 }
 
-/// The ids that are before a mask in the list of inputs, which it is about where no symbol says so.
+/// The ids that are before a mask in the list of inputs, which it is about where no symbol says so and nothing is
+/// cached.
 fn follows<'a>(ports: &'a [Port], mask: &Port) -> Option<&'a Port> {
+    if ports.iter().any(|port| port.role == Role::Past) {
+        return None;
+    }
     let before = ports.iter().take_while(|port| port.value != mask.value);
     before.filter(|port| port.role == Role::Tokens).last()
 }
