@@ -111,8 +111,9 @@ fn detect_as_is(model: &Model, options: &Options) -> Found {
     let attended = rows::attended(known, &tokens, &attention);
     let spread = rows::spread((graph, &classes), (&tokens, &mixers), (&trace, &filled));
     let gathered_by_place = latents::meets_tokens(known, &tokens, &attention);
-    let met = met::met(known, &tokens, &attention);
-    let meetings = later::meetings(known, &tokens, &attention);
+    let meetings = met::Meetings::of(known, &tokens, &attention);
+    let (met, equal) = (met::met(&meetings), later::equal(&meetings));
+    drop(meetings);
     drop(tokens);
     let mut found = Found {
         partial,
@@ -144,7 +145,7 @@ fn detect_as_is(model: &Model, options: &Options) -> Found {
         no_attention: no_attention.into_iter().flatten().collect(),
         not_evaluated: vec![],
     };
-    found.later = later::later(model, &found, &meetings);
+    found.later = later::later(model, &found, &equal);
     rotary::find(model, &mut found);
     let run =
         |found: &Found, model: &Model| trial(model, (&found.ports, &found.classes), found.lengths);

@@ -87,6 +87,17 @@ pub(crate) struct Found {
 }
 
 impl Found {
+    /// Whether nothing was found that encodes positions, or may do so.
+    pub(crate) fn has_no_encoding(&self) -> bool {
+        self.rotary.is_empty()
+            && self.axial.is_empty()
+            && self.not_rotary.is_empty()
+            && self.quantized.is_empty()
+            && self.findings.is_empty()
+            && self.met.is_empty()
+            && self.later.is_empty()
+    }
+
     /// Whether a value depends on content.
     pub(crate) fn is_content(&self, value: ValueId) -> bool {
         self.classes.of_value(value).has(Class::CONTENT)

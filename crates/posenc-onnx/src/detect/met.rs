@@ -25,45 +25,77 @@ pub(crate) struct Met {
     pub(crate) change: Option<f64>,
 }
 
-/// All of them but those beside scores, which are masks and biases.
-pub(super) fn met(
-    (graph, trace, classes): (&Graph, &Trace, &Classes),
-    tokens: &Tokens,
-    sites: &[Site],
-) -> Vec<Met> {
-    let of_scores = of_scores(graph, classes, sites);
-    let live = live(graph);
-    let nodes = graph.nodes().map(|(id, _)| id);
-    let nodes = nodes.filter(|id| live[id.index()] && !of_scores.contains(id));
-    let is_content = |v: ValueId| classes.of_value(v).has(Class::CONTENT);
-    let mut changes = Changes::of(trace, classes);
-    let at = |id: NodeId| {
-        let node = graph.node(id);
-        let inputs: Vec<ValueId> = node.inputs().iter().flatten().copied().collect();
-        if node.is("Einsum") {
-            return in_einsum((graph, &mut changes), tokens, id);
+/// Where content is met token by token: everywhere but beside scores, where masks and biases are.
+pub(super) struct Meetings<'a> {
+    pub(super) graph: &'a Graph,
+    pub(super) trace: &'a Trace,
+    pub(super) classes: &'a Classes,
+    tokens: &'a Tokens,
+    /// The nodes that lead to an output and compute no scores.
+    pub(super) nodes: Vec<NodeId>,
+}
+
+impl<'a> Meetings<'a> {
+    pub(super) fn of(
+        (graph, trace, classes): (&'a Graph, &'a Trace, &'a Classes),
+        tokens: &'a Tokens,
+        sites: &[Site],
+    ) -> Self {
+        let of_scores = of_scores(graph, classes, sites);
+        let live = live(graph);
+        let nodes = graph.nodes().map(|(id, _)| id);
+        let nodes = nodes.filter(|id| live[id.index()] && !of_scores.contains(id));
+        Self {
+            nodes: nodes.collect(),
+            graph,
+            trace,
+            classes,
+            tokens,
         }
-        let (content, others): (Vec<_>, Vec<_>) = inputs.into_iter().partition(|v| is_content(*v));
-        let trailing = trailing(node).filter(|_| !content.is_empty())?;
-        others.into_iter().find_map(|numbers| {
-            let mut axes = content.iter().filter_map(|v| {
-                let dims = trace.get(*v).dims.as_ref()?;
-                let axis = tokens.only_axis(*v, dims.len())?;
-                Some((dims.len() - axis, dims[axis]))
-            });
-            let change = axes.find_map(|(from_end, size)| {
-                let beside = from_end > trailing;
-                let meets = beside.then(|| changes.along(numbers, (from_end, size)));
-                meets.flatten()
-            })?;
+    }
+
+    pub(super) fn is_content(&self, value: ValueId) -> bool {
+        self.classes.of_value(value).has(Class::CONTENT)
+    }
+
+    /// The axes of tokens that the content of a node has and that others are met along, counted from the end, with
+    /// their sizes.
+    pub(super) fn axes(&self, node: &Node) -> Vec<(usize, usize)> {
+        let Some(trailing) = trailing(node) else {
+            return vec![];
+        };
+        let inputs = node.inputs().iter().flatten().copied();
+        let axes = inputs.filter(|v| self.is_content(*v)).filter_map(|v| {
+            let dims = self.trace.get(v).dims.as_ref()?;
+            let axis = self.tokens.only_axis(v, dims.len())?;
+            Some((dims.len() - axis, dims[axis]))
+        });
+        axes.filter(|(from_end, _)| *from_end > trailing).collect()
+    }
+}
+
+/// All numbers that change from token to token.
+pub(super) fn met(meetings: &Meetings<'_>) -> Vec<Met> {
+    let graph = meetings.graph;
+    let mut changes = Changes::of(meetings.trace, meetings.classes);
+    let at = |id: &NodeId| {
+        let node = graph.node(*id);
+        if node.is("Einsum") {
+            return in_einsum((graph, &mut changes), meetings.tokens, *id);
+        }
+        let axes = meetings.axes(node);
+        let others = node.inputs().iter().flatten().copied();
+        let mut others = others.filter(|v| !meetings.is_content(*v));
+        others.find_map(|numbers| {
+            let change = axes.iter().find_map(|at| changes.along(numbers, *at))?;
             Some(Met {
-                node: id,
+                node: *id,
                 numbers,
                 change: change.is_finite().then_some(change),
             })
         })
     };
-    nodes.filter_map(at).collect()
+    meetings.nodes.iter().filter_map(at).collect()
 }
 
 /// Numbers that an `Einsum` multiplies with content token by token.
@@ -103,7 +135,7 @@ fn in_einsum(
 }
 
 /// How many of the last axes an operator does not broadcast; `None` for one that meets no elements.
-pub(super) fn trailing(node: &Node) -> Option<usize> {
+fn trailing(node: &Node) -> Option<usize> {
     match node.op() {
         _ if !node.domain().is_empty() => None,
         "MatMul" => Some(2),
@@ -174,7 +206,7 @@ pub(super) fn spread(numbers: &ArrayD<f64>, axis: usize) -> Option<f64> {
 }
 
 /// The nodes between the product of queries and keys and that with the values.
-pub(super) fn of_scores(graph: &Graph, classes: &Classes, sites: &[Site]) -> FxHashSet<NodeId> {
+fn of_scores(graph: &Graph, classes: &Classes, sites: &[Site]) -> FxHashSet<NodeId> {
     let known = reads(graph, classes, sites);
     let products = known.keys_and_values.iter().map(|(node, _)| *node);
     let ends: FxHashSet<NodeId> = products.collect();

@@ -26,11 +26,9 @@ fn is_without(model: &Model, found: &Found) -> bool {
     let is_known = !found.attention.is_empty() || !model.graph().nodes().any(|(_, n)| has_order(n));
     !mixes
         && is_known
+        && found.has_no_encoding()
         && entries(model, found).is_empty()
         && of_branch(model, found).is_empty()
-        && found.axial.is_empty()
-        && found.met.is_empty()
-        && found.later.is_empty()
 }
 
 /// Whether an operator may treat elements of an axis by their order, whatever the axis holds.

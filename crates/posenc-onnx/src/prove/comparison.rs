@@ -109,8 +109,8 @@ impl Comparison<'_> {
         }
         match shift(self.subject, longest, target) {
             Ok(moved) => rows.extend(moved),
-            // One sequence alone, which a model need not run.
-            Err(error @ VerifyError::Runtime { .. }) => {
+            // One sequence alone, or with padding before it, which a model need not run.
+            Err(error @ (VerifyError::Runtime { .. } | VerifyError::Unsupported { .. })) => {
                 warnings.push(format!("tokens were not moved: {error}"));
             }
             Err(error) => return Err(error),

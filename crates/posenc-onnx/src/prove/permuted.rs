@@ -37,15 +37,9 @@ pub(super) fn permuted(
 fn has_no_order(subject: &Subject<'_>) -> bool {
     let (model, found) = (subject.model, subject.found);
     let is_coarse = subject.is_quantized || coarsest(model, found) == DType::BF16;
-    let has_no_encoding = found.rotary.is_empty()
-        && found.axial.is_empty()
-        && found.not_rotary.is_empty()
-        && found.findings.is_empty()
-        && found.met.is_empty()
-        && found.later.is_empty();
     let mut mixers = found.mixers.iter();
     !is_coarse
-        && has_no_encoding
+        && found.has_no_encoding()
         && !found.attention.is_empty()
         && found.attention.iter().all(|site| !site.is_ordered())
         && mixers.all(|mixer| mixer.mixing == Mixing::Pooling)
@@ -113,8 +107,6 @@ fn pairs(first: &Outputs, second: &Outputs, at: Lengths) -> Vec<(String, Tensor,
 
 #[cfg(test)]
 mod tests {
-    use posenc_runtime::{Fallback, Provider};
-
     use super::*;
     use crate::detect::{Options, detect};
     use crate::prove::options::VerifyOptions;
@@ -125,11 +117,7 @@ mod tests {
         let model = fixture(name);
         let found = detect(&model, &Options::default());
         let subject = Subject::new(&model, &found, &VerifyOptions::default()).unwrap();
-        let target = RuntimeTarget {
-            backend,
-            provider: Provider::Cpu,
-            fallback: Fallback::Allowed,
-        };
+        let target = backend.target();
         match is_forced {
             true => compared(&subject, &target).unwrap(),
             false => permuted(&subject, &target).unwrap(),
@@ -157,14 +145,7 @@ mod tests {
 
     #[test]
     fn what_depends_on_the_index_of_a_token_is_seen() {
-        let faulty = Evaluator {
-            fault: Some(|y, dims| {
-                let width = dims.iter().skip(2).product::<usize>().max(1);
-                let index = |i: usize| (i / width) as f64;
-                y.iter_mut().enumerate().for_each(|(i, y)| *y += index(i));
-            }),
-            ..Evaluator::default()
-        };
+        let faulty = Evaluator::adding_places();
         let all = rows("mini-encoder/none", &faulty, false);
         assert!(!all.is_empty() && all.iter().all(|row| !row.ok), "{all:#?}");
     }

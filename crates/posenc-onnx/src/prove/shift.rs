@@ -49,7 +49,8 @@ struct Shift {
 /// encoding, or whose tokens cannot be moved.
 ///
 /// # Errors
-/// When the runtime fails, or the metadata of the model names an invalid scaling.
+/// When the runtime fails, when the model computes no numbers behind padding, or when its metadata names an invalid
+/// scaling.
 pub(super) fn shift(
     subject: &Subject<'_>,
     longest: usize,
@@ -87,12 +88,13 @@ fn moved(
     };
     let of = (lengths(shift.tokens), Padding::None);
     let pairs = pairs(&first?, &moved?, shift);
-    // Rows in which everything is masked may be no numbers; runs with such padding are left out by name.
+    // Rows in which everything is masked may be no numbers.
     let is_empty = |(_, first, moved): &(String, Tensor, Tensor)| {
         uncompared(moved).nan > 0 && uncompared(first).nan == 0
     };
     if shift.means == Means::Padding && pairs.iter().any(is_empty) {
-        return Ok(vec![]);
+        let why = "the model computes no numbers there";
+        return Err(VerifyError::unsupported("tokens behind padding", why));
     }
     let rows = pairs.into_iter();
     let rows = rows.map(|(name, want, got)| {
@@ -274,28 +276,18 @@ fn pairs(first: &Outputs, moved: &Outputs, shift: Shift) -> Vec<(String, Tensor,
 
 #[cfg(test)]
 mod tests {
-    use posenc_ir::Model;
-    use posenc_runtime::{Fallback, Provider};
-
     use super::*;
     use crate::detect::{Options, detect};
     use crate::prove::options::VerifyOptions;
     use crate::prove::testing::{Evaluator, fixture};
-
-    fn on<'a>(backend: &'a Evaluator) -> RuntimeTarget<'a> {
-        RuntimeTarget {
-            backend,
-            provider: Provider::Cpu,
-            fallback: Fallback::Allowed,
-        }
-    }
+    use posenc_ir::Model;
 
     fn rows(model: &Model, backend: &Evaluator, forced: Option<Shift>) -> Vec<Run> {
         let found = detect(model, &Options::default());
         let subject = Subject::new(model, &found, &VerifyOptions::default()).unwrap();
         match forced {
-            Some(by) => moved(&subject, by, &on(backend)).unwrap(),
-            None => shift(&subject, 64, &on(backend)).unwrap(),
+            Some(by) => moved(&subject, by, &backend.target()).unwrap(),
+            None => shift(&subject, 64, &backend.target()).unwrap(),
         }
     }
 
@@ -336,15 +328,47 @@ mod tests {
     }
 
     #[test]
-    fn what_depends_on_the_index_of_a_token_is_seen() {
-        let faulty = Evaluator {
+    fn rows_that_are_no_numbers_behind_padding_are_named_and_not_judged() {
+        let empty = Evaluator {
             fault: Some(|y, dims| {
                 let width = dims.iter().skip(2).product::<usize>().max(1);
-                let index = |i: usize| (i / width) as f64;
-                y.iter_mut().enumerate().for_each(|(i, y)| *y += index(i));
+                y[..width].fill(f64::NAN);
+            }),
+            only: Some(|feeds| {
+                let is_padded = |(name, tensor): &(&str, Tensor)| {
+                    *name == "attention_mask" && tensor.to_f64s().unwrap()[0] == 0.0
+                };
+                feeds.iter().any(is_padded)
             }),
             ..Evaluator::default()
         };
+        let model = fixture("llama/torchscript");
+        let found = detect(&model, &Options::default());
+        let subject = Subject::new(&model, &found, &VerifyOptions::default()).unwrap();
+        // The first rows are those of padding, which is no output of tokens.
+        assert!(rows(&model, &empty, None).iter().all(|row| row.ok));
+        let all = Evaluator {
+            fault: Some(|y, _| y.fill(f64::NAN)),
+            ..empty
+        };
+        let error = shift(&subject, 64, &all.target()).unwrap_err();
+        let why = "tokens behind padding: the model computes no numbers there";
+        assert_eq!(error.to_string(), why);
+        // Numbers that are none without padding are a failure.
+        let always = Evaluator {
+            only: None,
+            ..all.clone()
+        };
+        let rows = rows(&model, &always, None);
+        assert!(
+            !rows.is_empty() && rows.iter().all(|row| !row.ok),
+            "{rows:#?}"
+        );
+    }
+
+    #[test]
+    fn what_depends_on_the_index_of_a_token_is_seen() {
+        let faulty = Evaluator::adding_places();
         let all = rows(&fixture("llama/torchscript"), &faulty, None);
         assert!(!all.is_empty() && all.iter().all(|row| !row.ok), "{all:#?}");
     }

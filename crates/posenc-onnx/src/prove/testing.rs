@@ -7,9 +7,11 @@ use std::rc::Rc;
 
 use posenc_ir::{DType, Model, Tensor, ValueId};
 use posenc_runtime::{
-    Backend, EvaluatorBackend, ModelSource, Options, Port, RuntimeError, Session,
+    Backend, EvaluatorBackend, Fallback, ModelSource, Options, Port, Provider, RuntimeError,
+    Session,
 };
 
+use super::run::RuntimeTarget;
 use crate::request::{LawName, Parameters, Request};
 
 /// Changes an output: its elements and dimensions.
@@ -33,6 +35,29 @@ pub(crate) struct Evaluator {
     pub(crate) refused: Option<&'static str>,
     /// Models that were loaded so far.
     pub(crate) loads: Rc<Cell<usize>>,
+}
+
+impl Evaluator {
+    /// Adds the index of each token to its outputs.
+    pub(crate) fn adding_places() -> Self {
+        Self {
+            fault: Some(|y, dims| {
+                let width = dims.iter().skip(2).product::<usize>().max(1);
+                let place = |i: usize| (i / width) as f64;
+                y.iter_mut().enumerate().for_each(|(i, y)| *y += place(i));
+            }),
+            ..Self::default()
+        }
+    }
+
+    /// The evaluator as what models are run on.
+    pub(crate) fn target(&self) -> RuntimeTarget<'_> {
+        RuntimeTarget {
+            backend: self,
+            provider: Provider::Cpu,
+            fallback: Fallback::Allowed,
+        }
+    }
 }
 
 #[derive(Debug)]

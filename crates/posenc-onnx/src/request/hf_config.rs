@@ -2,7 +2,8 @@
 //!
 //! Read as transformers 4.57 reads it, in the spellings of version 5 too:
 //! `rope_scaling` or `rope_parameters`, `type` or `rope_type`, one dict or one
-//! per layer type. What the model class alone decides is not guessed: rules
+//! per layer type; as in version 5, an original length outside of the dict
+//! counts where the dict has none. What the model class alone decides is not guessed: rules
 //! depend on the keys that are there, never on `model_type`.
 //!
 //! ```

@@ -141,7 +141,7 @@ fn is_near(entry: &Entry) -> bool {
     }
 }
 
-/// Whether two values are the same, numbers up to roundings of single precision.
+/// Whether two values are the same, but for roundings of fractions to single precision.
 fn same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Array(a), Value::Array(b)) => {
@@ -152,10 +152,10 @@ fn same(a: &Value, b: &Value) -> bool {
                 && a.iter()
                     .all(|(key, a)| b.get(key).is_some_and(|b| same(a, b)))
         }
-        (Value::Number(x), Value::Number(y)) => match (x.as_f64(), y.as_f64()) {
-            (Some(x), Some(y)) => (x - y).abs() <= ROUNDED * x.abs().max(y.abs()),
-            _ => a == b,
-        },
+        (Value::Number(x), Value::Number(y)) if x.is_f64() && y.is_f64() => {
+            let [x, y] = [x, y].map(|n| n.as_f64().unwrap_or(f64::NAN));
+            (x - y).abs() <= ROUNDED * x.abs().max(y.abs())
+        }
         _ => a == b,
     }
 }
@@ -246,6 +246,7 @@ mod tests {
             entry.replace("shaw", "rope"),
             entry.replace(", 2]", "]"),
             entry.replace("factor", "factors"),
+            entry.replace("2]", "3]"),
             String::new(),
         ] {
             assert!(!near(entry, &other), "{other}");

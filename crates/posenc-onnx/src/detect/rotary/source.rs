@@ -24,7 +24,7 @@ use crate::detect::found::Found;
 use crate::detect::rotary::site::RotaryOperand;
 use crate::graph::dataflow::Class;
 use cone::Cone;
-pub(crate) use cone::derives;
+pub(crate) use cone::{derives, positions_among};
 pub(crate) use data::{Column, Computed, RotarySource, Table, Wave};
 use table::TableProbe;
 
@@ -72,7 +72,7 @@ pub(super) fn all_positions(model: &Model, found: &Found, half: &RotaryOperand) 
 }
 
 /// Positions of as many tokens that come so much later; `None` for what has no numbers.
-pub(super) fn moved(positions: &Value, later: usize) -> Option<Value> {
+pub(in crate::detect) fn moved(positions: &Value, later: usize) -> Option<Value> {
     let moved = positions.to_f64()?.mapv(|p| p + later as f64);
     Some(if positions.dtype.is_some_and(|t| t.is_int()) {
         Value::int(moved.mapv(|p| p as i64))

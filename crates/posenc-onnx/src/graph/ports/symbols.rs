@@ -34,11 +34,8 @@ pub(super) fn symbols(
     // The input of another stack has a length of its own.
     let length = |port: &Port| port.dims.get(port.token_axis()).cloned();
     let sequences = || tokens().filter(|port| port.dims.len() > 1);
-    let encoder = sequences().next();
-    let encoder = encoder.filter(|first| {
-        let others = sequences().skip(1);
-        others.into_iter().any(|port| length(port) != length(first))
-    });
+    let differs = |first: &Port| sequences().any(|port| length(port) != length(first));
+    let encoder = sequences().next().filter(|first| differs(first));
     learn(encoder.and_then(length).as_ref(), Axis::Encoder);
     let mut ordered: Vec<&Port> = ports.iter().collect();
     // Tokens take precedence over positions, these over masks; without ids, embeddings come first.
@@ -71,11 +68,11 @@ pub(super) fn symbols(
                 if rank >= 2 {
                     learn(port.dims.first(), Axis::Batch);
                 }
-                let axis = match follows(ports, port) {
-                    Some(ids) if encoder.is_some_and(|first| first.value == ids.value) => {
-                        Axis::Encoder
-                    }
-                    _ => Axis::Total,
+                let is_of =
+                    |ids: &Port| follows(ports, port).is_some_and(|of| of.value == ids.value);
+                let axis = match encoder.is_some_and(is_of) {
+                    true => Axis::Encoder,
+                    false => Axis::Total,
                 };
                 learn(port.dims.last(), axis);
             }

@@ -272,28 +272,45 @@ fn rows_of_a_table_of_its_own_may_be_those_of_positions() {
     assert_eq!(own("x", None), [""; 0], "another sequence");
 }
 
-#[test]
-fn a_mask_is_as_long_as_the_ids_before_it() {
+/// The lengths of a mask behind ids of an encoder, with 8 tokens of the decoder and `past` before them: the symbol of
+/// the mask, and whether keys are cached.
+fn masked([first, second]: [&str; 2], symbol: &str, is_cached: bool) -> [usize; 2] {
     let mut s = Sketch::default();
-    let mut input = |name: &str| {
-        let dims = [format!("{name}_dim_0"), format!("{name}_dim_1")];
-        s.input(name, I64, &[&dims[0], &dims[1]])
-    };
-    let ids = input("input_ids");
-    input("attention_mask");
-    let other = input("decoder_input_ids");
-    input("decoder_attention_mask");
+    let ids = s.input(first, I64, &["a", "b"]);
+    let mask = s.input("attention_mask", I64, &["c", symbol]);
+    let others = s.input(second, I64, &["e", "f"]);
+    let later = s.input("decoder_attention_mask", I64, &["g", "h"]);
+    if is_cached {
+        s.input(
+            "past_key_values.0.key",
+            DType::F32,
+            &["e", "2", "past", "4"],
+        );
+    }
     let table = s.weights(&[99, HIDDEN]);
-    let [a, b] = [&ids, &other].map(|ids| s.gather(&table, ids, 0));
+    let [a, b] = [&ids, &others].map(|ids| s.gather(&table, ids, 0));
     let model = s.model(17, &[&a, &b]);
     let ports = Ports::of(model.graph(), &Default::default());
     let at = Lengths {
         batch: 2,
         sequence: 8,
-        past: 0,
+        past: if is_cached { 5 } else { 0 },
     };
-    let dims: Vec<_> = ports.iter().map(|port| ports.dims(port, at)).collect();
-    assert_eq!(dims, [[2, 9], [2, 9], [2, 8], [2, 8]]);
+    let of = |name: &str| {
+        let graph = model.graph();
+        let port = ports.iter().find(|port| graph.name(port.value) == name);
+        ports.dims(port.unwrap(), at)[1]
+    };
+    [of(&mask), of(&later)]
+}
+
+#[test]
+fn a_mask_is_as_long_as_the_ids_before_it() {
+    let names = ["input_ids", "decoder_input_ids"];
+    assert_eq!(masked(names, "d", false), [9, 8]);
+    assert_eq!(masked(names, "b", false), [9, 8], "one symbol for both");
+    assert_eq!(masked(names, "f", false), [8, 8], "that of the decoder");
+    assert_eq!(masked(names, "d", true), [13, 13], "cached tokens count");
 }
 
 #[test]

@@ -168,6 +168,27 @@ fn depth(best: f64, score: f64) -> f64 {
 }
 
 #[cfg(test)]
+impl Pairs {
+    /// Scores alone, of a formula that needs no queries and keys.
+    pub(super) fn of_scores(was: Array4<f64>, is: Array4<f64>, epsilon: f64) -> Self {
+        let (groups, heads, queries, keys) = was.dim();
+        let nothing = |tokens| Array3::zeros((groups * heads, tokens, 0));
+        Self {
+            queries: nothing(queries),
+            keys: nothing(keys),
+            was,
+            is,
+            scales: Scales {
+                query: 1.0,
+                key: 1.0,
+                product: 1.0,
+            },
+            epsilon,
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use posenc_ir::DType;
 
@@ -206,18 +227,7 @@ mod tests {
         let is = Array4::from_shape_fn(shape, |(g, h, i, j)| {
             round(was[[g, h, i, j]] + round(bias(h, j as i64 - i as i64)))
         });
-        Pairs {
-            was,
-            is,
-            queries: Array3::zeros((2, ROWS, 0)),
-            keys: Array3::zeros((2, ROWS, 0)),
-            scales: Scales {
-                query: 1.0,
-                key: 1.0,
-                product: 1.0,
-            },
-            epsilon: dtype.epsilon().unwrap(),
-        }
+        Pairs::of_scores(was, is, dtype.epsilon().unwrap())
     }
 
     const TYPES: [DType; 3] = [DType::F32, DType::F16, DType::BF16];

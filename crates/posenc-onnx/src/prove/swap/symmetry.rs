@@ -79,11 +79,10 @@ fn is_zero([a, b, c, d]: [Sample; 4]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use ndarray::{Array3, Array4};
+    use ndarray::Array4;
     use posenc_encodings::families::alibi::Alibi;
 
     use super::*;
-    use crate::prove::formula::Scales;
 
     const TOKENS: usize = 7;
 
@@ -97,18 +96,7 @@ mod tests {
         for ((.., i, j), score) in is.indexed_iter_mut() {
             *score += bias(j as i64 - i as i64);
         }
-        Pairs {
-            was,
-            is,
-            queries: Array3::zeros((2, TOKENS, 0)),
-            keys: Array3::zeros((2, TOKENS, 0)),
-            scales: Scales {
-                query: 1.0,
-                key: 1.0,
-                product: 1.0,
-            },
-            epsilon: f64::from(f32::EPSILON),
-        }
+        Pairs::of_scores(was, is, f64::from(f32::EPSILON))
     }
 
     fn alibi(is_symmetric: bool) -> Formula {

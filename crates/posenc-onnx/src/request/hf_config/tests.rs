@@ -2,6 +2,7 @@
 
 #[path = "../../../../posenc-encodings/src/laws/golden.rs"]
 mod golden;
+mod lengths;
 mod refusals;
 
 use serde_json::{Value, json};
@@ -210,40 +211,6 @@ fn every_scaling_dict_is_read_by_its_rules() {
         let mut other = scaled(Value::Null);
         other["rope_parameters"] = dict;
         assert_eq!(request(other).scaling, want, "{name} as rope_parameters");
-    }
-}
-
-#[test]
-fn a_length_outside_of_the_dict_overrides_longropes_factor() {
-    let mut value = scaled(
-        json!({"type": "longrope", "short_factor": ONES, "long_factor": TWOS,
-        "factor": 32.0, "original_max_position_embeddings": 128}),
-    );
-    value["original_max_position_embeddings"] = json!(64);
-    let Scaling::LongRope(longrope) = request(value).scaling else {
-        panic!()
-    };
-    assert_eq!(longrope.original_length, 64);
-    assert_eq!(longrope.attention, LongRopeAttention::Extension(4.0));
-}
-
-#[test]
-fn a_length_outside_of_the_dict_is_the_original_one_where_the_dict_has_none() {
-    for (dict, want) in [
-        (json!({"rope_type": "yarn", "factor": 4.0}), 64),
-        (
-            json!({"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}),
-            64,
-        ),
-        (
-            json!({"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}),
-            64,
-        ),
-    ] {
-        let mut value = scaled(dict);
-        value["original_max_position_embeddings"] = json!(want);
-        let scaling = request(value).scaling;
-        assert_eq!(scaling.original_length(), Some(want));
     }
 }
 

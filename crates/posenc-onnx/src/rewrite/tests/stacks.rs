@@ -1,8 +1,12 @@
 //! Models of an encoder and a decoder, whose layers count within their stack.
 
-use posenc_ir::{DType, Model};
+use posenc_ir::{DType, Model, Tensor};
+use posenc_runtime::{Backend, EvaluatorBackend, ModelSource, Options as RunOptions};
 
+use crate::attention::Site;
+use crate::detect::{Options, detect};
 use crate::graph::sketch::{A, HIDDEN, SIZE, Sketch};
+use crate::prove::inserted::entries;
 use crate::request::{LawName, Request};
 use crate::rewrite::rewrite;
 use posenc_encodings::kind::{Kind, Stack};
@@ -50,6 +54,107 @@ fn edits_name_what_each_stack_had() {
     let reported: Vec<_> = reported.collect();
     let scaled = |theta| (Some(theta), Some(theta), Some("linear"));
     assert_eq!(reported, [scaled(1e4), scaled(1e4), scaled(1e6)]);
+}
+
+/// An encoder with a mask and a decoder, each input declared with symbols of its own.
+fn declared_apart() -> Model {
+    let mut s = Sketch::default();
+    let mut input = |name: &str| {
+        let dims = [0, 1].map(|axis| format!("{name}_axis_{axis}"));
+        s.input(name, DType::I64, &[&dims[0], &dims[1]])
+    };
+    let [ids, mask, others] = ["input_ids", "attention_mask", "decoder_input_ids"].map(&mut input);
+    let words = s.weights(&[30, HIDDEN]);
+    let [x, y] = [ids, others].map(|ids| s.gather(&words, &ids, 0));
+    let mask = s.cast(&mask, DType::F32);
+    let (one, least) = (s.float(1.0), s.float(-1e9));
+    let mask = s.op("Sub", &[&one, &mask]);
+    let mask = s.op("Mul", &[&mask, &least]);
+    let mask = s.unsqueeze(&mask, &[1, 2]);
+    let mut attends = |x: &str, keys: &str, mask: Option<&str>| {
+        let [mut scores, v] = s.scored(x, keys);
+        if let Some(mask) = mask {
+            scores = s.op("Add", &[&scores, mask]);
+        }
+        let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
+        let z = s.op("MatMul", &[&weights, &v]);
+        let z = s.merged(&z);
+        s.op("Add", &[x, &z])
+    };
+    let memory = attends(&x, &x, Some(&mask));
+    let y = attends(&y, &y, None);
+    let y = attends(&y, &memory, Some(&mask));
+    s.model(17, &[&y])
+}
+
+/// The output for so many tokens of both stacks.
+fn run(model: &Model, [encoder, decoder]: [usize; 2]) -> Vec<f64> {
+    let model = model.to_bytes().unwrap();
+    let source = ModelSource::Bytes {
+        model: &model,
+        folder: None,
+    };
+    let mut session = EvaluatorBackend
+        .load(source, &RunOptions::default())
+        .unwrap();
+    let of = |n: usize, step: usize| {
+        let ids: Vec<i64> = (0..n).map(|i| ((i * step) % 30) as i64).collect();
+        Tensor::from_i64(&[1, n], &ids)
+    };
+    let ones = Tensor::from_i64(&[1, encoder], &vec![1; encoder]);
+    let feeds = [
+        ("input_ids", of(encoder, 7)),
+        ("attention_mask", ones),
+        ("decoder_input_ids", of(decoder, 11)),
+    ];
+    let output = session.outputs()[0].clone();
+    let done = session.run(&feeds, &[&output]).unwrap();
+    done[0].1.to_f64s().unwrap()
+}
+
+#[test]
+fn stacks_that_are_declared_apart_have_biases_of_their_own_lengths() {
+    for kind in [Kind::Alibi, Kind::RelativeBias, Kind::Kerple] {
+        let swapped = |stack| {
+            let mut model = declared_apart();
+            let mut request = Request {
+                to: Some(kind),
+                stack,
+                ..Request::default()
+            };
+            request.parameters.seed = (kind == Kind::RelativeBias).then_some(1);
+            rewrite(&mut model, &request).unwrap();
+            model
+        };
+        let (both, one) = (swapped(None), swapped(Some(Stack::Decoder)));
+        for lengths in [[12, 12], [12, 9], [9, 12]] {
+            let differ = run(&both, lengths) != run(&declared_apart(), lengths);
+            assert!(differ, "{kind} {lengths:?}");
+        }
+        // A bias among one token does nothing: that of the decoder is left.
+        let [both, one, none] = [&both, &one, &declared_apart()].map(|model| run(model, [1, 10]));
+        let apart = |a: &[f64], b: &[f64]| {
+            let pairs = a.iter().zip(b);
+            pairs.fold(0.0, |most: f64, (a, b)| most.max((a - b).abs()))
+        };
+        assert!(apart(&both, &one) < 1e-9, "{kind}");
+        assert!(apart(&both, &none) > 1e-3, "{kind}");
+    }
+}
+
+#[test]
+fn a_convolution_of_the_encoder_is_none_of_the_decoders() {
+    let request = Request {
+        to: Some(Kind::Conv),
+        ..Request::default()
+    };
+    let mut model = model();
+    rewrite(&mut model, &request).unwrap();
+    let found = detect(&model, &Options::default());
+    let own = |site: &Site| entries(&found, site.index, Kind::Conv);
+    let sites = found.attention.iter().filter(|site| !site.cross);
+    let counts: Vec<usize> = sites.map(own).collect();
+    assert_eq!(counts, [1, 1, 1]);
 }
 
 /// A decoder of one layer, whose cross-attention and self-attention rotate queries and keys.

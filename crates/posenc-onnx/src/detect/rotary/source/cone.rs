@@ -93,26 +93,32 @@ impl Cone {
         if let Some(given) = self.given {
             return vec![given];
         }
-        let counts = |v: &ValueId| -> bool {
-            let Some(data) = found.trace.get(*v).to_f64() else {
-                return false;
-            };
-            let got: BTreeSet<i64> = data.iter().map(|x| *x as i64).collect();
-            let last = (found.lengths.past + found.lengths.sequence) as i64 - 1;
-            let whole = data.iter().all(|x| x.fract() == 0.0);
-            whole && got.len() >= found.lengths.sequence.min(2) && got.last() == Some(&last)
-        };
-        let positional = |v: &&ValueId| found.classes.of_value(**v).has(Class::POSITION);
-        let all: Vec<ValueId> = self.values.iter().filter(positional).copied().collect();
-        let is_int = |v: &ValueId| found.trace.get(*v).dtype.is_some_and(|t| t.is_int());
-        let counting: Vec<ValueId> = all.into_iter().filter(counts).collect();
-        let ints: Vec<ValueId> = counting.iter().copied().filter(is_int).collect();
-        let all = if ints.is_empty() { counting } else { ints };
-        // What is counted from others follows them; what follows nothing can replace a table.
-        let set: FxHashSet<ValueId> = all.iter().copied().collect();
-        let follows = |v: &ValueId| derives(graph, *v, &set);
-        all.into_iter().filter(|v| !follows(v)).collect()
+        positions_among(graph, found, &self.values)
     }
+}
+
+/// The positions among values: integers, where there are such, that count up to the last token of the trial run and
+/// follow from no others that do.
+pub(crate) fn positions_among(graph: &Graph, found: &Found, values: &[ValueId]) -> Vec<ValueId> {
+    let counts = |v: &ValueId| -> bool {
+        let Some(data) = found.trace.get(*v).to_f64() else {
+            return false;
+        };
+        let got: BTreeSet<i64> = data.iter().map(|x| *x as i64).collect();
+        let last = (found.lengths.past + found.lengths.sequence) as i64 - 1;
+        let whole = data.iter().all(|x| x.fract() == 0.0);
+        whole && got.len() >= found.lengths.sequence.min(2) && got.last() == Some(&last)
+    };
+    let positional = |v: &&ValueId| found.classes.of_value(**v).has(Class::POSITION);
+    let all: Vec<ValueId> = values.iter().filter(positional).copied().collect();
+    let is_int = |v: &ValueId| found.trace.get(*v).dtype.is_some_and(|t| t.is_int());
+    let counting: Vec<ValueId> = all.into_iter().filter(counts).collect();
+    let ints: Vec<ValueId> = counting.iter().copied().filter(is_int).collect();
+    let all = if ints.is_empty() { counting } else { ints };
+    // What is counted from others follows them; what follows nothing can replace a table.
+    let set: FxHashSet<ValueId> = all.iter().copied().collect();
+    let follows = |v: &ValueId| derives(graph, *v, &set);
+    all.into_iter().filter(|v| !follows(v)).collect()
 }
 
 /// Whether a value is computed from another one of a set.
