@@ -330,9 +330,7 @@ impl Planned<'_> {
         let input = own.unwrap_or(&model);
         match change {
             Change::Rescale(plans) => rescale::apply(input, branches, &plans, &request, report),
-            Change::Stretch(plan) => {
-                stretch::apply(input, first(branches), &plan, &request, report)
-            }
+            Change::Stretch(plans) => stretch::apply(input, branches, &plans, &request, report),
             Change::Resize(plan) => resize::apply(input, first(branches), &plan, &request, report),
             Change::Open(plan) => open::apply(input, first(branches), &plan, report),
             Change::Swap(plans) => swap::apply(input, &branches, plans, &request, report),

@@ -209,8 +209,23 @@ impl Law for Yarn {
     }
 
     fn from_hf(config: &mut Reader<'_>) -> Result<Self, HfConfigError> {
-        let factor = config.factor()?;
-        let mut yarn = Self::new(factor, config.original_or_max_length()?)?;
+        let given = config.number("factor")?;
+        // A `null` leaves the factor to the two lengths; without the key, transformers refuses the config.
+        let is_left_open = config.section.keys().any(|key| key == "factor");
+        let max = config.max_length()?.filter(|_| is_left_open);
+        let (factor, original_length) = match (given, max) {
+            (None, Some(max)) => {
+                let original_length = config.needed_original_length()?;
+                let ratio = max as f64 / original_length as f64;
+                config.note(FACTOR.name, ratio, "the lengths of the config");
+                (ratio, original_length)
+            }
+            _ => {
+                let factor = config.needed(&config.section, "factor", given)?;
+                (factor, config.original_or_max_length()?)
+            }
+        };
+        let mut yarn = Self::new(factor, original_length)?;
         // Zero counts as absent.
         let beta = |value: Option<f64>| value.filter(|&beta| beta != 0.0);
         yarn.beta_fast = beta(config.number("beta_fast")?).unwrap_or(yarn.beta_fast);

@@ -68,7 +68,7 @@ impl Told {
                 layers = Layers::of(branches, &[], request);
                 What::Nothing
             }
-            Change::Stretch(plan) => What::Tables(Tables::of(found, plan)),
+            Change::Stretch(plans) => What::Tables(Tables::of(found, &plans[0])),
             Change::Resize(plan) => sizes(found, plan),
             Change::Open(_) => What::Open,
         };

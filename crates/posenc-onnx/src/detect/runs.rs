@@ -93,7 +93,13 @@ pub(crate) fn run_at(
     if (lengths.sequence, lengths.past) != (wanted.sequence, wanted.past) {
         return None;
     }
-    let seeds = found.ports.seeds(model.graph(), lengths);
+    let mut seeds = found.ports.seeds(model.graph(), lengths);
+    // A flag of the cache chooses the branch that was read, also where the cache is empty.
+    let trial = found.ports.seeds(model.graph(), found.lengths);
+    let flags = found.ports.iter().filter(|p| p.role == Role::CacheFlag);
+    for flag in flags.map(|port| port.value) {
+        seeds.extend(trial.get(&flag).map(|value| (flag, value.clone())));
+    }
     let content = |v| found.classes.of_value(v).has(Class::CONTENT);
     let opaque = |v| content(v) && !is_fed(model.graph(), v);
     Some(trace(model, &seeds, &opaque, budget))

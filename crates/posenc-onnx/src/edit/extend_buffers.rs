@@ -13,20 +13,20 @@ use crate::graph::dataflow::Class;
 use places::Buffer;
 
 /// Extends the buffers that are shorter than `wanted`, and raises what keeps the length at theirs or at
-/// one of `lengths`. Returns the number of changed constants.
+/// one of `lengths`, in all branches of a model at once. Returns the number of changed constants.
 pub(crate) fn extend_buffers(
     out: &mut Emitter<'_>,
-    context: &Context<'_>,
+    branches: &[Context<'_>],
     wanted: usize,
     lengths: &[usize],
 ) -> Result<usize, RewriteError> {
-    let graph = context.graph();
-    let buffers = places::buffers(context, wanted);
+    let buffers = places::buffers(branches, wanted);
     let shorter = lengths.iter().copied().filter(|length| *length < wanted);
     let mut lengths: FxHashSet<usize> = shorter.collect();
     let mut changed = 0;
-    for (constant, buffer) in buffers {
-        let Some(tensor) = extend(context, constant, &buffer, wanted) else {
+    for (context, constant, buffer) in buffers {
+        let graph = context.graph();
+        let Some(tensor) = extend(&context, constant, &buffer, wanted) else {
             continue;
         };
         lengths.insert(buffer.length);
@@ -51,35 +51,35 @@ pub(crate) fn extend_buffers(
             out.redirect_use(constant, at, new)?;
         }
     }
-    if !lengths.is_empty() {
-        for (id, _) in graph.nodes() {
-            changed += raise_limits(out, context, id, &lengths, wanted)?;
+    let mut raised = FxHashSet::default();
+    for context in branches.iter().filter(|_| !lengths.is_empty()) {
+        for (id, _) in context.graph().nodes() {
+            raise_limits(out, context, (id, &mut raised), &lengths, wanted)?;
         }
     }
-    Ok(changed)
+    Ok(changed + raised.len())
 }
 
-/// Raises the limits that a `Min` node puts on a length, if they are lengths of extended buffers.
-/// Returns the number of changed limits.
+/// Raises the limits that a `Min` node puts on a length, if they are lengths of extended buffers, and adds
+/// them to those that were `raised`.
 fn raise_limits(
     out: &mut Emitter<'_>,
     context: &Context<'_>,
-    id: NodeId,
+    (id, raised): (NodeId, &mut FxHashSet<Use>),
     lengths: &FxHashSet<usize>,
     wanted: usize,
-) -> Result<usize, RewriteError> {
+) -> Result<(), RewriteError> {
     let node = context.graph().node(id);
     let reads_length = |v: &ValueId| {
         let class = context.found.classes.of_value(*v);
         class.has(Class::LENGTH) && !class.has(Class::CONTENT)
     };
     if !node.is("Min") || !node.inputs().iter().flatten().any(reads_length) {
-        return Ok(0);
+        return Ok(());
     }
     if !node.output(0).is_some_and(|v| only_shapes(context, v)) {
-        return Ok(0);
+        return Ok(());
     }
-    let mut changed = 0;
     for (slot, input) in node.inputs().iter().enumerate() {
         let Some(value) = *input else { continue };
         // The limit may be computed from constants.
@@ -90,16 +90,17 @@ fn raise_limits(
             continue;
         };
         let length = usize::try_from(cap).ok();
-        if !dtype.is_int() || !length.is_some_and(|n| lengths.contains(&n)) {
+        let is_limit = dtype.is_int() && length.is_some_and(|n| lengths.contains(&n));
+        let at = Use::new(id, slot);
+        if !is_limit || !raised.insert(at) {
             continue;
         }
         out.set_scope(node.scope());
         let cap = Tensor::from_f64(dtype, dims, &[wanted as f64]);
         let new = out.constant("length", cap);
-        out.redirect_use(value, Use::new(id, slot), new)?;
-        changed += 1;
+        out.redirect_use(value, at, new)?;
     }
-    Ok(changed)
+    Ok(())
 }
 
 /// Whether a length only says how masks and constants are cut, and what shape the tokens have.

@@ -2,12 +2,13 @@
 
 mod distances;
 mod factors;
+pub(crate) mod part;
 mod quantized;
 mod source;
 
 use ndarray::{Array2, ArrayView2, Axis, s};
 use posenc_encodings::resize::resized;
-use posenc_ir::{Applied, DType, Model, Tensor, Use, ValueId};
+use posenc_ir::{Applied, DType, Emitter, Model, Tensor, Use, ValueId};
 
 use crate::detect::Runs;
 use crate::detect::context::Context;
@@ -17,8 +18,9 @@ use crate::edit::extend_buffers::extend_buffers;
 use crate::error::{Refusal, RewriteError};
 use crate::graph::lane::wrap;
 use crate::plan::readers;
-use crate::plan::stretch::{Plan, Rows, Table};
+use crate::plan::stretch::{Rows, Table};
 use factors::Factors;
+use part::Part;
 use quantized::Codes;
 use source::{check_readers, source};
 
@@ -28,79 +30,87 @@ const WAVE: f64 = 1e-5;
 /// What the constants of these tables are, in a refusal.
 const TABLE: &str = "the position table";
 
-/// Applies a plan to a model, and says what changed.
+/// Applies the plans of all branches to a model, and says what changed. What branches share changes once.
 ///
 /// # Errors
 /// Where the rows of a table are read in a way that is not known.
-pub(crate) fn stretch(
-    context: &Context<'_>,
-    plan: &Plan,
-) -> Result<(Model, Applied), RewriteError> {
-    let model = context.model;
+pub(crate) fn stretch(model: &Model, parts: &[Part<'_>]) -> Result<(Model, Applied), RewriteError> {
     let mut out = model.graph().emitter(model.graph().main(), "posenc");
-    let bounds = bounds(&Runs::new(model, context.found));
-    let mut places: Vec<Place> = vec![];
-    let mut between = vec![];
-    for table in &plan.tables {
-        let own = bounds.iter().filter_map(|bound| {
-            let source = source(context, bound.node, bound.table);
-            (source.constant == table.value).then_some((bound, source))
-        });
-        let before = places.len();
-        for (bound, source) in own {
-            let axis = axis(context, bound, table)?;
-            add(&mut places, table, source.at, axis);
-            between.extend(source.between);
-        }
-        let is_shared = places.iter().any(|place| place.constant == table.value);
-        if places.len() == before && !is_shared {
-            let why = "the table is read in a way that is not supported yet in a rescale: no operator \
-                       picks its rows by position";
-            let finding = &context.found.findings[table.finding];
-            return Err(context.refuse_finding(Some(finding), why));
-        }
-    }
-    check_readers(context, &between, TABLE)?;
-    for place in &places {
-        let is_own = |at: &Use| {
-            let mut same = places.iter().filter(|p| p.constant == place.constant);
-            same.any(|p| p.uses.contains(at))
-        };
-        let is_changed = |value| places.iter().any(|p| p.constant == value);
-        readers::check(context, place.constant, TABLE, is_own, is_changed)?;
-    }
-    for place in &places {
-        let node = context.graph().producer(place.constant);
-        if let Some((id, _)) = node.filter(|_| context.graph().stored(place.constant).is_none()) {
-            let why = format!(
-                "the position table {} is computed here, in a way that is not supported yet in a rescale",
-                context.graph().name(place.constant)
-            );
-            return Err(context.refuse(id, why));
-        }
-        let tensor = place.tensor(context)?;
-        out.replace_constant(place.constant, &place.uses, tensor)?;
-    }
-    distances::widen(&mut out, context, &plan.distances)?;
+    replace_rows(&mut out, parts)?;
+    distances::widen(&mut out, parts)?;
     let mut factors = Factors::default();
-    for bias in &plan.biases {
-        factors.divide(&mut out, context, bias)?;
+    for Part { context, plan } in parts {
+        for bias in &plan.biases {
+            factors.divide(&mut out, context, bias)?;
+        }
     }
-    if let Some(wanted) = plan.max_length {
-        let ends = plan.distances.iter().filter_map(|all| all.old_length);
-        let lengths: Vec<usize> = plan
-            .tables
-            .iter()
-            .map(|table| table.old)
-            .chain(ends)
-            .collect();
-        extend_buffers(&mut out, context, wanted, &lengths)?;
+    if let Some(wanted) = parts.iter().find_map(|part| part.plan.max_length) {
+        let plans = || parts.iter().map(|part| part.plan);
+        let ends = plans().flat_map(|plan| &plan.distances);
+        let ends = ends.filter_map(|all| all.old_length);
+        let tables = plans().flat_map(|plan| &plan.tables);
+        let lengths: Vec<usize> = tables.map(|table| table.old).chain(ends).collect();
+        let contexts: Vec<Context<'_>> = parts.iter().map(|part| part.context).collect();
+        extend_buffers(&mut out, &contexts, wanted, &lengths)?;
     }
     Ok(model.clone().with_patch(out.finish())?)
 }
 
+/// Gives the tables of all plans their rows.
+fn replace_rows(out: &mut Emitter<'_>, parts: &[Part<'_>]) -> Result<(), RewriteError> {
+    let mut places: Vec<Place> = vec![];
+    for Part { context, plan } in parts {
+        let bounds = bounds(&Runs::new(context.model, context.found));
+        let mut between = vec![];
+        for table in &plan.tables {
+            let own = bounds.iter().filter_map(|bound| {
+                let source = source(context, bound.node, bound.table);
+                (source.constant == table.value).then_some((bound, source))
+            });
+            let before = places.len();
+            for (bound, source) in own {
+                let axis = axis(context, bound, table)?;
+                add(&mut places, (*context, table), source.at, axis);
+                between.extend(source.between);
+            }
+            let is_shared = places.iter().any(|place| place.constant == table.value);
+            if places.len() == before && !is_shared {
+                let why = "the table is read in a way that is not supported yet in a rescale: no operator \
+                           picks its rows by position";
+                let finding = &context.found.findings[table.finding];
+                return Err(context.refuse_finding(Some(finding), why));
+            }
+        }
+        check_readers(context, &between, TABLE)?;
+    }
+    for place in &places {
+        let (context, constant) = (&place.context, place.constant);
+        let is_own = |at: &Use| {
+            let mut same = places.iter().filter(|p| p.constant == constant);
+            same.any(|p| p.uses.contains(at))
+        };
+        let is_changed = |value| places.iter().any(|p| p.constant == value);
+        readers::check(context, constant, TABLE, is_own, is_changed)?;
+        let node = context.graph().producer(constant);
+        if let Some((id, _)) = node.filter(|_| context.graph().stored(constant).is_none()) {
+            let why = format!(
+                "the position table {} is computed here, in a way that is not supported yet in a rescale",
+                context.graph().name(constant)
+            );
+            return Err(context.refuse(id, why));
+        }
+    }
+    for place in &places {
+        let tensor = place.tensor()?;
+        out.replace_constant(place.constant, &place.uses, tensor)?;
+    }
+    Ok(())
+}
+
 /// A constant that gets other rows.
 struct Place<'a> {
+    /// Where it was found first.
+    context: Context<'a>,
     constant: ValueId,
     table: &'a Table,
     /// The axis of its rows.
@@ -116,17 +126,23 @@ pub(super) fn tensor(
     axis: usize,
 ) -> Result<Tensor, RewriteError> {
     let place = Place {
+        context: *context,
         constant,
         table,
         axis,
         uses: vec![],
     };
-    place.tensor(context)
+    place.tensor()
 }
 
 /// Adds a use of a table to the places; tables that share a constant are one place where they get the
 /// same rows.
-fn add<'a>(places: &mut Vec<Place<'a>>, table: &'a Table, at: Use, axis: usize) {
+fn add<'a>(
+    places: &mut Vec<Place<'a>>,
+    (context, table): (Context<'a>, &'a Table),
+    at: Use,
+    axis: usize,
+) {
     let same = places.iter_mut().find(|place| {
         place.constant == table.value
             && place.axis == axis
@@ -137,6 +153,7 @@ fn add<'a>(places: &mut Vec<Place<'a>>, table: &'a Table, at: Use, axis: usize) 
         Some(place) if place.uses.contains(&at) => {}
         Some(place) => place.uses.push(at),
         None => places.push(Place {
+            context,
             constant: table.value,
             table,
             axis,
@@ -173,7 +190,8 @@ fn axis(context: &Context<'_>, bound: &Bound, table: &Table) -> Result<usize, Re
 
 impl Place<'_> {
     /// The constant with other rows.
-    fn tensor(&self, context: &Context<'_>) -> Result<Tensor, RewriteError> {
+    fn tensor(&self) -> Result<Tensor, RewriteError> {
+        let context = &self.context;
         let graph = context.graph();
         let name = graph.name(self.constant);
         let refuse = |why: &str| -> RewriteError {

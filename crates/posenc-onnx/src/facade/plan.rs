@@ -73,7 +73,8 @@ impl<'a> Plan<'a> {
                     }
                 }
             }
-            Change::Stretch(plan) => {
+            Change::Stretch(plans) => {
+                let plan = &plans[0];
                 of_branches.push(changed(&planned, plan.findings(), |at, e| {
                     plan.after(at, e)
                 }));
@@ -156,7 +157,7 @@ impl<'a> Plan<'a> {
         match &self.planned.change {
             Change::Sort | Change::Form | Change::Nothing { .. } | Change::Open(_) => None,
             Change::Resize(plan) => plan.length(),
-            Change::Stretch(plan) => plan.max_length,
+            Change::Stretch(plans) => plans.iter().find_map(|plan| plan.max_length),
             Change::Rescale(plans) => plans.iter().flatten().find_map(|plan| plan.max_length),
             Change::Swap(plans) => plans.iter().flatten().find_map(|plan| plan.max_length),
         }

@@ -21,7 +21,7 @@ pub(crate) enum Change {
     /// The frequencies of rotations. A branch without rotations has no plan; the first has one.
     Rescale(Vec<Option<rescale::Plan>>),
     /// Tables on the embeddings get other rows, biases are divided.
-    Stretch(stretch::Plan),
+    Stretch(Vec<stretch::Plan>),
     /// Images get another size.
     Resize(resize::Plan),
     /// Images may have any size.
@@ -58,9 +58,7 @@ pub(crate) fn change(
         return Ok(Change::Resize(resize_plan(model, branches, request, size)?));
     }
     if kind.is_none() && stretch::is_meant(found, request) {
-        let plan = stretch_plan(model, branches, request)?;
-        let whole = resize::length(&Context { model, found }, &plan)?;
-        return Ok(whole.map_or(Change::Stretch(plan), Change::Resize));
+        return stretch_plans(model, branches, request);
     }
     check_effect(request, kind)?;
     if kind.is_none() {
@@ -84,19 +82,29 @@ pub(crate) fn change(
     Ok(Change::Swap(plans))
 }
 
-/// A plan for the tables and biases of the only branch.
-fn stretch_plan(
+/// Plans for the tables and biases of every branch; of a graph of one length, that of another.
+fn stretch_plans(
     model: &Model,
     branches: &[Branch],
     request: &Request,
-) -> Result<stretch::Plan, RewriteError> {
+) -> Result<Change, RewriteError> {
     stretch::resizing(request)?;
     refuse_ineffective(request.ineffective_on_tables(), "this rewrite")?;
-    let [Branch { found, .. }] = branches else {
-        let why = "the tables of a model with branches are not supported yet in a rescale";
-        return Err(Refusal::unsupported(why).into());
-    };
-    stretch::plan(&Context { model, found }, request)
+    let mut plans = vec![];
+    for Branch { found, .. } in branches {
+        let context = Context { model, found };
+        let plan = stretch::plan(&context, request)?;
+        match resize::length(&context, &plan)? {
+            Some(whole) if branches.len() == 1 => return Ok(Change::Resize(whole)),
+            Some(_) => {
+                let why = "another length of a model with branches, in which the old one is written, is not \
+                           supported yet";
+                return Err(Refusal::unsupported(why).into());
+            }
+            None => plans.push(plan),
+        }
+    }
+    Ok(Change::Stretch(plans))
 }
 
 /// A plan for another image size of the only branch.

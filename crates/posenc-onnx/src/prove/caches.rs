@@ -1,6 +1,6 @@
 //! The outputs that contain caches after a run.
 
-use posenc_ir::{Graph, ValueId};
+use posenc_ir::{Graph, ScopeKind, ValueId};
 use rustc_hash::FxHashSet;
 
 use crate::graph::operators::cache_slots;
@@ -26,6 +26,7 @@ pub(super) fn present(graph: &Graph, past: ValueId) -> Option<ValueId> {
         if !seen.insert(value) {
             continue;
         }
+        stack.extend(after_branch(graph, value));
         for at in graph.uses(value) {
             let node = graph.node(at.node);
             // The outputs of an operator of attention end with its caches, in their order.
@@ -39,4 +40,48 @@ pub(super) fn present(graph: &Graph, past: ValueId) -> Option<ValueId> {
         }
     }
     None
+}
+
+/// The output of an `If` that is this value of one of its branches.
+fn after_branch(graph: &Graph, value: ValueId) -> Option<ValueId> {
+    let scope = graph.scope(graph.value(value).scope());
+    let ScopeKind::Body(holder, _) = scope.kind() else {
+        return None;
+    };
+    let node = graph.node(*holder);
+    let slot = scope.outputs().iter().position(|output| *output == value);
+    node.output(slot.filter(|_| node.is("If"))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::sketch::Sketch;
+    use posenc_ir::DType;
+
+    /// Whether an output of a model with a branch contains the cache.
+    fn is_identified(with_cache: fn(&mut Sketch) -> String) -> bool {
+        let mut s = Sketch::default();
+        for name in ["past", "new"] {
+            s.input(name, DType::F32, &["batch", "", "8"]);
+        }
+        let flag = s.input("use_cache_branch", DType::Bool, &["1"]);
+        let y = s.choice(&flag, [with_cache, |s| s.op("Identity", &["new"])]);
+        let model = s.model(17, &[&y]);
+        let graph = model.graph();
+        let past = graph.scope(graph.main()).inputs()[0];
+        let output = present(graph, past);
+        assert!(output.is_none_or(|output| graph.name(output) == y));
+        output.is_some()
+    }
+
+    #[test]
+    fn a_cache_is_found_behind_the_branch_that_extends_it() {
+        assert!(is_identified(|s| s.concat(&["past", "new"], 1)));
+        assert!(!is_identified(|s| s.op("Add", &["past", "new"])));
+        assert!(!is_identified(|s| {
+            let both = s.concat(&["past", "new"], 1);
+            s.op("Relu", &[&both])
+        }));
+    }
 }

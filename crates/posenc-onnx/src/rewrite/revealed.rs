@@ -49,7 +49,7 @@ pub(super) fn with_revealed(
         };
         let graph = done.model.graph();
         let mut out = graph.emitter(graph.main(), "posenc");
-        let extended = extend_buffers(&mut out, &context, wanted, &[])?;
+        let extended = extend_buffers(&mut out, &[context], wanted, &[])?;
         if extended == 0 {
             break;
         }

@@ -1,8 +1,8 @@
 //! Stretching what is no rotation: tables and biases.
 
-use posenc_ir::Model;
+use posenc_ir::{Applied, Model};
 
-use super::revealed::with_revealed;
+use super::revealed::{Revealed, with_revealed};
 use super::rewritten::Rewritten;
 use super::summary::{Changed, edits, sites_of, warnings};
 use crate::detect::branches::Branch;
@@ -10,6 +10,7 @@ use crate::detect::context::Context;
 use crate::detect::finding::Finding;
 use crate::detect::{Found, detect, limits};
 use crate::edit;
+use crate::edit::stretch::part::Part;
 use crate::error::RewriteError;
 use crate::inspect::entries;
 use crate::plan::stretch::{Plan, distances};
@@ -18,48 +19,59 @@ use crate::record::stretch::{self, Stretched};
 use crate::report::{Guarantee, Limit, Rewrite};
 use crate::request::Request;
 
-/// Carries out a plan.
+/// Carries out the plans of all branches.
 pub(super) fn apply(
     model: &Model,
-    branch: Branch,
-    plan: &Plan,
+    mut branches: Vec<Branch>,
+    plans: &[Plan],
     request: &Request,
     mut report: Rewrite,
 ) -> Result<Rewritten, RewriteError> {
-    let Branch {
-        options,
-        found: before,
-    } = branch;
+    let parts = branches
+        .iter()
+        .zip(plans)
+        .map(|(Branch { found, .. }, plan)| {
+            let context = Context { model, found };
+            Part { context, plan }
+        });
+    let parts: Vec<Part<'_>> = parts.collect();
+    let Part {
+        context: Context { found: before, .. },
+        plan,
+    } = parts[0];
     report.inferred.clone_from(&plan.inferred);
-    report.limits.before = limits::all(model.graph(), &before);
+    report.limits.before = limits::all(model.graph(), before);
     report.limits.after.clone_from(&report.limits.before);
-    let context = Context {
-        model,
-        found: &before,
-    };
+    let ends = parts.iter().map(ended);
+    let ends: Vec<Option<usize>> = ends.collect();
+    if plans.iter().all(Plan::is_empty) && ends.iter().all(Option::is_none) {
+        report.warnings = warnings(before, None, plan.max_length);
+        report.warnings.extend(endless(before, request));
+        let first = branches.swap_remove(0).found;
+        return Ok(Rewritten::new(model.clone(), first, report));
+    }
+    let (next, mut applied) = edit::stretch::stretch(model, &parts)?;
+    let (mut next, all) = with_all_revealed(next, &branches, plan.max_length, &mut applied)?;
     let is_whole = request.stack.is_none();
-    let shortest = report.limits.before.first().map(|limit| limit.length);
-    let ended = shortest.filter(|old| plan.max_length.is_some_and(|new| *old < new));
-    if plan.is_empty() && ended.is_none() {
-        report.warnings = warnings(&before, None, plan.max_length);
-        report.warnings.extend(endless(&before, request));
-        return Ok(Rewritten::new(model.clone(), before, report));
+    let mut left_out: Vec<String> = vec![];
+    for ((part, found), ended) in parts.iter().zip(&all).zip(ends) {
+        let result = Context {
+            model: &next,
+            found,
+        };
+        let more = stretched::check(&part.context, &result, part.plan, is_whole, ended)?;
+        for why in more {
+            if !left_out.contains(&why) {
+                left_out.push(why);
+            }
+        }
     }
-    let (mut next, mut applied) = edit::stretch::stretch(&context, plan)?;
-    let mut after = detect(&next, &options);
-    if let Some(wanted) = plan.max_length {
-        let revealed = with_revealed(next, after, &options, wanted, &mut applied)?;
-        (next, after) = (revealed.model, revealed.found);
-    }
-    let result = Context {
-        model: &next,
-        found: &after,
-    };
-    let left_out = stretched::check(&context, &result, plan, is_whole, ended)?;
-    let (from, to) = (entries(model, &before), entries(&next, &after));
-    let sites = sites_of(&before, plan.findings());
+    let mut all = all.into_iter();
+    let after = all.next().expect("there is a first branch");
+    let (from, to) = (entries(model, before), entries(&next, &after));
+    let sites = sites_of(before, plan.findings());
     let changed = Changed::of(sites, &applied);
-    report.edits = edits(&before, &[changed], &from, &to, &|_| None);
+    report.edits = edits(before, &[changed], &from, &to, &|_| None);
     report.guarantee = Guarantee::NewFunction;
     report.limits.after = limits::all(next.graph(), &after);
     let scaled = Stretched {
@@ -74,6 +86,40 @@ pub(super) fn apply(
     report.warnings = warnings(&after, None, plan.max_length);
     report.warnings.extend(left_out);
     Ok(Rewritten::new(next, after, report))
+}
+
+/// The length at which a branch ends now, where it is to go on.
+fn ended(part: &Part<'_>) -> Option<usize> {
+    let Part { context, plan } = part;
+    let limits = limits::all(context.graph(), context.found);
+    let shortest = limits.first().map(|limit| limit.length);
+    shortest.filter(|old| plan.max_length.is_some_and(|new| *old < new))
+}
+
+/// A model whose buffers reach as far as they can in every branch, with what is found in each.
+fn with_all_revealed(
+    mut model: Model,
+    branches: &[Branch],
+    wanted: Option<usize>,
+    applied: &mut Applied,
+) -> Result<(Model, Vec<Found>), RewriteError> {
+    let mut all: Vec<Found> = vec![];
+    for Branch { options, .. } in branches {
+        let found = detect(&model, options);
+        let done = match wanted {
+            Some(wanted) => with_revealed(model, found, options, wanted, applied)?,
+            None => Revealed::of(model, found),
+        };
+        model = done.model;
+        // The branches before it may read what was extended.
+        for (found, branch) in all.iter_mut().zip(branches) {
+            if done.extended > 0 {
+                *found = detect(&model, &branch.options);
+            }
+        }
+        all.push(done.found);
+    }
+    Ok((model, all))
 }
 
 /// That distances need no more rows, where a longer sequence was asked for.

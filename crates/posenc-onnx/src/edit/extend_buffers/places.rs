@@ -32,58 +32,66 @@ pub(super) struct Buffer {
     readers: BTreeSet<NodeId>,
 }
 
-/// The buffers that are shorter than `wanted`, by the constant; where nothing is stored, that is what is
-/// computed of constants.
-pub(super) fn buffers(context: &Context<'_>, wanted: usize) -> Vec<(ValueId, Buffer)> {
-    let bounds = bounds(&Runs::new(context.model, context.found));
-    let above = above_slopes(context);
-    let mut all: BTreeMap<(ValueId, bool, usize), Buffer> = BTreeMap::new();
-    for bound in bounds.iter().filter(|bound| bound.length < wanted) {
-        let cut = context.graph().node(bound.node).output(0);
-        let is_sloped =
-            bound.cause == LimitCause::Table && cut.is_some_and(|cut| above.contains(&cut));
-        let is_buffer = matches!(
-            bound.cause,
-            LimitCause::CausalBuffer | LimitCause::PositionBuffer | LimitCause::TokenTypeBuffer
-        );
-        if !is_buffer && !is_sloped {
-            continue;
+/// The buffers that are shorter than `wanted`, by the constant, with the branch where each was found first; where
+/// nothing is stored, the constant is what is computed of constants.
+pub(super) fn buffers<'a>(
+    branches: &[Context<'a>],
+    wanted: usize,
+) -> Vec<(Context<'a>, ValueId, Buffer)> {
+    let mut all: BTreeMap<(ValueId, bool, usize), (Context<'a>, Buffer)> = BTreeMap::new();
+    for context in branches {
+        let bounds = bounds(&Runs::new(context.model, context.found));
+        let above = above_slopes(context);
+        for bound in bounds.iter().filter(|bound| bound.length < wanted) {
+            let cut = context.graph().node(bound.node).output(0);
+            let is_sloped =
+                bound.cause == LimitCause::Table && cut.is_some_and(|cut| above.contains(&cut));
+            let is_buffer = matches!(
+                bound.cause,
+                LimitCause::CausalBuffer | LimitCause::PositionBuffer | LimitCause::TokenTypeBuffer
+            );
+            if !is_buffer && !is_sloped {
+                continue;
+            }
+            let Some(Stored {
+                constant,
+                at,
+                copies,
+            }) = stored(context, bound)
+            else {
+                continue;
+            };
+            let start = match bound.from_end.then(|| start(context, bound)) {
+                None | Some(Some(Start::FromEnd)) => None,
+                Some(Some(Start::Rows(at))) => Some(at),
+                Some(None) => continue,
+            };
+            let key = (constant, bound.from_end, bound.length);
+            let (_, buffer) = all.entry(key).or_insert_with(|| {
+                let buffer = Buffer {
+                    length: bound.length,
+                    from_end: bound.from_end,
+                    is_sloped,
+                    ..Buffer::default()
+                };
+                (*context, buffer)
+            });
+            buffer.uses.insert(at);
+            buffer.starts.extend(start);
+            buffer.copies.extend(copies);
+            buffer.readers.insert(bound.node);
         }
-        let Some(Stored {
-            constant,
-            at,
-            copies,
-        }) = stored(context, bound)
-        else {
-            continue;
-        };
-        let start = match bound.from_end.then(|| start(context, bound)) {
-            None | Some(Some(Start::FromEnd)) => None,
-            Some(Some(Start::Rows(at))) => Some(at),
-            Some(None) => continue,
-        };
-        let key = (constant, bound.from_end, bound.length);
-        let buffer = all.entry(key).or_insert_with(|| Buffer {
-            length: bound.length,
-            from_end: bound.from_end,
-            is_sloped,
-            ..Buffer::default()
-        });
-        buffer.uses.insert(at);
-        buffer.starts.extend(start);
-        buffer.copies.extend(copies);
-        buffer.readers.insert(bound.node);
     }
     let mut seen: FxHashMap<Use, usize> = FxHashMap::default();
-    for at in all.values().flat_map(|buffer| &buffer.uses) {
+    for at in all.values().flat_map(|(_, buffer)| &buffer.uses) {
         *seen.entry(*at).or_default() += 1;
     }
     let all = all
         .into_iter()
-        .map(|((constant, ..), buffer)| (constant, buffer));
+        .map(|((constant, ..), (context, buffer))| (context, constant, buffer));
     // What is read in two ways cannot get the rows of one.
     let is_one = |buffer: &Buffer| buffer.uses.iter().all(|at| seen[at] == 1);
-    all.filter(|(_, buffer)| is_one(buffer) && !leaks(context, buffer))
+    all.filter(|(context, _, buffer)| is_one(buffer) && !leaks(context, buffer))
         .collect()
 }
 

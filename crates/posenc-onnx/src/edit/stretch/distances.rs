@@ -5,14 +5,17 @@ use posenc_encodings::families::transformer_xl;
 use posenc_encodings::resize::resized;
 use posenc_ir::{Emitter, NodeId, Tensor, Use, ValueId};
 
+use super::part::Part;
 use super::source::{check_readers, source};
 use crate::detect::context::Context;
 use crate::error::{Refusal, RewriteError};
 use crate::plan::readers;
-use crate::plan::stretch::distances::{ByDistance, Read, Rows};
+use crate::plan::stretch::distances::{Read, Rows};
 
 /// A stored table, and every use of it that gets the new rows.
 struct Stored<'a> {
+    /// Where it was found first.
+    context: Context<'a>,
     constant: ValueId,
     uses: Vec<Use>,
     read: &'a Read,
@@ -26,15 +29,15 @@ const TABLE: &str = "the table of distances";
 ///
 /// # Errors
 /// Where something else reads a table, or its numbers are not at hand.
-pub(super) fn widen(
-    out: &mut Emitter<'_>,
-    context: &Context<'_>,
-    plans: &[ByDistance],
-) -> Result<(), RewriteError> {
+pub(super) fn widen(out: &mut Emitter<'_>, parts: &[Part<'_>]) -> Result<(), RewriteError> {
     let mut stored: Vec<Stored<'_>> = vec![];
-    let mut between = vec![];
-    for plan in plans {
-        for read in &plan.reads {
+    for Part { context, plan } in parts {
+        let mut between = vec![];
+        let reads = plan.distances.iter().flat_map(|all| {
+            let rows = &all.rows;
+            all.reads.iter().map(move |read| (read, rows))
+        });
+        for (read, rows) in reads {
             let source = source(context, read.node, read.table);
             between.extend(source.between);
             match stored.iter_mut().find(|s| s.constant == source.constant) {
@@ -51,19 +54,20 @@ pub(super) fn widen(
                     }
                 }
                 None => stored.push(Stored {
+                    context: *context,
                     constant: source.constant,
                     uses: vec![source.at],
                     read,
-                    rows: &plan.rows,
+                    rows,
                 }),
             }
         }
+        check_readers(context, &between, TABLE)?;
     }
-    check_readers(context, &between, TABLE)?;
     for table in &stored {
         let is_changed = |value| stored.iter().any(|other| other.constant == value);
         readers::check(
-            context,
+            &table.context,
             table.constant,
             TABLE,
             |at| table.uses.contains(at),
@@ -71,43 +75,47 @@ pub(super) fn widen(
         )?;
     }
     for table in &stored {
-        let tensor = table.tensor(context)?;
+        let tensor = table.tensor()?;
         out.replace_constant(table.constant, &table.uses, tensor)?;
     }
-    renumber(out, context, plans)
+    renumber(out, parts)
 }
 
 /// Writes the new numbers in place of the old ones, for each constant all at once.
-fn renumber(
-    out: &mut Emitter<'_>,
-    context: &Context<'_>,
-    plans: &[ByDistance],
-) -> Result<(), RewriteError> {
-    let graph = context.graph();
-    let mut groups: Vec<(ValueId, i64, Vec<Use>)> = vec![];
-    for number in plans.iter().flat_map(|plan| &plan.numbers) {
-        let at = number.at;
-        let Some(value) = graph.node(at.node).input(at.slot()) else {
-            continue;
-        };
-        let all = groups
-            .iter()
-            .flat_map(|(_, new, uses)| uses.iter().map(|u| (*u, *new)));
-        if all
-            .clone()
-            .any(|(known, new)| known == at && new != number.new)
-        {
-            return Err(differs(context, at.node));
-        }
-        let same =
-            |(known, new, _): &&mut (ValueId, i64, Vec<Use>)| *known == value && *new == number.new;
-        match groups.iter_mut().find(same) {
-            Some((.., uses)) if uses.contains(&at) => {}
-            Some((.., uses)) => uses.push(at),
-            None => groups.push((value, number.new, vec![at])),
+fn renumber(out: &mut Emitter<'_>, parts: &[Part<'_>]) -> Result<(), RewriteError> {
+    let mut groups: Vec<Renumbered<'_>> = vec![];
+    for Part { context, plan } in parts {
+        for number in plan.distances.iter().flat_map(|all| &all.numbers) {
+            let at = number.at;
+            let Some(value) = context.graph().node(at.node).input(at.slot()) else {
+                continue;
+            };
+            let mut known = groups.iter().filter(|group| group.uses.contains(&at));
+            if known.any(|group| group.new != number.new) {
+                return Err(differs(context, at.node));
+            }
+            let same =
+                |group: &&mut Renumbered<'_>| (group.value, group.new) == (value, number.new);
+            match groups.iter_mut().find(same) {
+                Some(group) if group.uses.contains(&at) => {}
+                Some(group) => group.uses.push(at),
+                None => groups.push(Renumbered {
+                    context: *context,
+                    value,
+                    new: number.new,
+                    uses: vec![at],
+                }),
+            }
         }
     }
-    for (value, new, uses) in groups {
+    for Renumbered {
+        context,
+        value,
+        new,
+        uses,
+    } in groups
+    {
+        let graph = context.graph();
         let dims = context.dims(value).unwrap_or_default();
         let tensor = Tensor::from_f64(context.dtype(value), dims, &[new as f64]);
         if graph.stored(value).is_some() {
@@ -123,6 +131,14 @@ fn renumber(
     Ok(())
 }
 
+/// A number that becomes another one where it is read.
+struct Renumbered<'a> {
+    context: Context<'a>,
+    value: ValueId,
+    new: i64,
+    uses: Vec<Use>,
+}
+
 fn differs(context: &Context<'_>, node: NodeId) -> RewriteError {
     let why = "tables of different distances share a number here, which would have to become two";
     context.refuse(node, why)
@@ -130,8 +146,8 @@ fn differs(context: &Context<'_>, node: NodeId) -> RewriteError {
 
 impl Stored<'_> {
     /// The table with other rows.
-    fn tensor(&self, context: &Context<'_>) -> Result<Tensor, RewriteError> {
-        let graph = context.graph();
+    fn tensor(&self) -> Result<Tensor, RewriteError> {
+        let graph = self.context.graph();
         let name = graph.name(self.constant);
         let refuse = |why: &str| -> RewriteError {
             Refusal::unsupported(format!("the table of distances {name} {why}")).into()

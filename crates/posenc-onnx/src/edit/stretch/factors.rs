@@ -17,9 +17,14 @@ use crate::plan::stretch::Divided;
 /// What hides a key has to stay below this one.
 const HIDDEN: f64 = -5e3;
 
-/// Biases that were divided, by the scope in which they are read; sites share them.
+/// What was divided.
 #[derive(Default)]
-pub(super) struct Factors(FxHashMap<(ScopeId, ValueId), ValueId>);
+pub(super) struct Factors {
+    /// Biases and distances, by the scope in which they are read; sites share them.
+    divided: FxHashMap<(ScopeId, ValueId), ValueId>,
+    /// Where these are read: branches share what is around them.
+    done: FxHashSet<Use>,
+}
 
 impl Factors {
     /// Divides a bias at every place where it enters.
@@ -41,26 +46,35 @@ impl Factors {
         if bias.of_distances {
             return self.divide_distances(out, context, bias, &places);
         }
+        places.retain(|at| self.done.insert(*at));
         for entry in &places {
             let node = graph.node(entry.node);
             let Some(value) = node.input(entry.slot()) else {
                 continue;
             };
             let key = (node.scope(), value);
-            let divided = match self.0.get(&key) {
-                Some(divided) => *divided,
-                None => {
-                    check_bias(context, entry.node, value, bias.factor)?;
-                    out.set_scope(node.scope());
-                    let factor = out.scalar("factor", context.dtype(value), bias.factor);
-                    let divided = out.op("Div", &[value, factor]);
-                    self.0.insert(key, divided);
-                    divided
-                }
-            };
+            if !self.divided.contains_key(&key) {
+                check_bias(context, entry.node, value, bias.factor)?;
+            }
+            let divided = self.quotient(out, context, key, bias.factor);
             out.redirect_use(value, *entry, divided)?;
         }
         Ok(())
+    }
+
+    /// A value divided by a factor in a scope, once.
+    fn quotient(
+        &mut self,
+        out: &mut Emitter<'_>,
+        context: &Context<'_>,
+        (scope, value): (ScopeId, ValueId),
+        factor: f64,
+    ) -> ValueId {
+        *self.divided.entry((scope, value)).or_insert_with(|| {
+            out.set_scope(scope);
+            let factor = out.scalar("factor", context.dtype(value), factor);
+            out.op("Div", &[value, factor])
+        })
     }
 
     /// Divides the distances of which a bias is computed, towards zero.
@@ -98,21 +112,17 @@ impl Factors {
             });
         }
         for value in first {
-            let scope = graph.value(value).scope();
-            if self.0.contains_key(&(scope, value)) {
-                continue;
-            }
-            out.set_scope(scope);
-            let factor = out.scalar("factor", context.dtype(value), bias.factor);
-            let divided = out.op("Div", &[value, factor]);
-            self.0.insert((scope, value), divided);
+            let key = (graph.value(value).scope(), value);
+            let divided = self.quotient(out, context, key, bias.factor);
             let leads = |at: &&Use| {
                 let outputs = graph.node(at.node).outputs().iter().flatten();
                 outputs.into_iter().any(|made| above.contains(made))
             };
             for at in graph.uses(value).iter().filter(leads) {
-                check_buckets(context, *at)?;
-                out.redirect_use(value, *at, divided)?;
+                if self.done.insert(*at) {
+                    check_buckets(context, *at)?;
+                    out.redirect_use(value, *at, divided)?;
+                }
             }
         }
         Ok(())

@@ -152,7 +152,7 @@ fn swap_branch(model: &Model, branch: &Branch, plan: SwapPlan) -> Result<Swapped
         let mut out = bare.graph().emitter(bare.graph().main(), "posenc");
         insert::insert(&mut out, &axes, plan, kept.clone())?;
         let extended = match plan.max_length {
-            Some(wanted) => extend_buffers(&mut out, &context, wanted, &[])?,
+            Some(wanted) => extend_buffers(&mut out, &[context], wanted, &[])?,
             None => 0,
         };
         let (next, mut inserted) = bare.clone().with_patch(out.finish())?;

@@ -6,15 +6,27 @@ use crate::detect::{Options, detect};
 use crate::graph::sketch::{A, HIDDEN, Sketch};
 use crate::plan::numbers::{Init, Numbers};
 use crate::prove::swap::Proof;
-use crate::request::{LawName, Request};
+use crate::request::{LawName, Parameters, Request, ScaleType};
 use crate::rewrite::rewrite;
 use posenc_encodings::kind::{Form, Kind, Layout};
+
+/// A table outside of the branches.
+const SHARED: &str = "v1";
 
 /// A layer after embeddings with a table added, on keys that `earlier` may join.
 fn layer(s: &mut Sketch, earlier: Option<&str>) -> String {
     let (words, rows) = (s.weights(&[30, HIDDEN]), s.weights(&[40, HIDDEN]));
     let x = s.gather(&words, "input_ids", 0);
     let rows = s.gather(&rows, "position_ids", 0);
+    let x = s.op("Add", &[&x, &rows]);
+    attention(s, &x, earlier)
+}
+
+/// The same with the table that branches share.
+fn sharing(s: &mut Sketch, earlier: Option<&str>) -> String {
+    let words = s.weights(&[30, HIDDEN]);
+    let x = s.gather(&words, "input_ids", 0);
+    let rows = s.gather(SHARED, "position_ids", 0);
     let x = s.op("Add", &[&x, &rows]);
     attention(s, &x, earlier)
 }
@@ -53,6 +65,7 @@ pub(crate) fn twin() -> Model {
 
 fn merged_of(with: fn(&mut Sketch) -> String, without: fn(&mut Sketch) -> String) -> Model {
     let mut s = Sketch::default();
+    assert_eq!(s.weights(&[40, HIDDEN]), SHARED);
     for name in ["input_ids", "position_ids"] {
         s.input(name, DType::I64, &["batch", "sequence"]);
     }
@@ -104,6 +117,51 @@ fn what_is_said_is_of_the_branch_that_was_changed() {
     let before: Vec<usize> = done.report.limits.before.iter().map(|l| l.length).collect();
     assert_eq!(before, [40]);
     assert!(done.report.limits.after.is_empty());
+}
+
+#[test]
+fn tables_get_their_rows_in_every_branch() {
+    let request = Request {
+        scale: Some(ScaleType::Tile),
+        parameters: Parameters {
+            max_length: Some(80),
+            ..Parameters::default()
+        },
+        ..Request::default()
+    };
+    let of_two = || {
+        merged_of(
+            |s| sharing(s, Some("past_key_values.0.key")),
+            |s| sharing(s, None),
+        )
+    };
+    for (mut model, tables) in [(of_two(), 1), (twin(), 2)] {
+        let done = rewrite(&mut model, &request).unwrap();
+        model.check().unwrap();
+        assert_eq!(done.report.edits[0].initializers_changed, tables);
+        for branch in [0, 1] {
+            let options = Options {
+                branch,
+                ..Options::default()
+            };
+            let found = detect(&model, &options);
+            let ends = found.findings.iter().map(|f| f.max_length);
+            assert_eq!(Vec::from_iter(ends), [Some(80)], "branch {branch}");
+        }
+    }
+    // A branch that reads the table for something else would get other rows there.
+    let mut model = merged_of(
+        |s| sharing(s, Some("past_key_values.0.key")),
+        |s| {
+            let y = sharing(s, None);
+            let sum = s.op("ReduceSum", &[SHARED]);
+            s.op("Add", &[&y, &sum])
+        },
+    );
+    let before = model.graph().text();
+    let why = rewrite(&mut model, &request).unwrap_err().to_string();
+    assert!(why.contains("is read here for something else"), "{why}");
+    assert_eq!(model.graph().text(), before);
 }
 
 /// A model in which rotations were put, in every branch.

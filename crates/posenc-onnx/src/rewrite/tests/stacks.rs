@@ -11,8 +11,8 @@ use crate::request::{LawName, Request};
 use crate::rewrite::rewrite;
 use posenc_encodings::kind::{Kind, Stack};
 
-/// Two layers of an encoder and one of a decoder, without any encoding.
-fn model() -> Model {
+/// Two layers of an encoder and some of a decoder, without any encoding.
+fn model(decoder_layers: usize) -> Model {
     let mut s = Sketch::default();
     let mut x = s.embedded();
     for _ in 0..2 {
@@ -22,14 +22,16 @@ fn model() -> Model {
     let ids = s.input("decoder_input_ids", DType::I64, &dims);
     let words = s.weights(&[30, HIDDEN]);
     let mut y = s.op("Gather", &[&words, &ids]);
-    y = s.attends(&y.clone(), &y);
-    y = s.attends(&y, &x);
+    for _ in 0..decoder_layers {
+        y = s.attends(&y.clone(), &y);
+        y = s.attends(&y, &x);
+    }
     s.model(17, &[&y])
 }
 
 #[test]
 fn edits_name_what_each_stack_had() {
-    let mut model = model();
+    let mut model = model(1);
     for (stack, theta) in [(Stack::Encoder, 1e4), (Stack::Decoder, 1e6)] {
         let mut request = Request {
             to: Some(Kind::Rope),
@@ -148,13 +150,14 @@ fn a_convolution_of_the_encoder_is_none_of_the_decoders() {
         to: Some(Kind::Conv),
         ..Request::default()
     };
-    let mut model = model();
+    // The second layer of the decoder reads what the first one got from the encoder.
+    let mut model = model(2);
     rewrite(&mut model, &request).unwrap();
     let found = detect(&model, &Options::default());
     let own = |site: &Site| entries(&found, site.index, Kind::Conv);
     let sites = found.attention.iter().filter(|site| !site.cross);
     let counts: Vec<usize> = sites.map(own).collect();
-    assert_eq!(counts, [1, 1, 1]);
+    assert_eq!(counts, [1, 1, 1, 1]);
 }
 
 /// A decoder of one layer, whose cross-attention and self-attention rotate queries and keys.
@@ -226,7 +229,7 @@ fn an_edit_is_that_of_its_site_and_cross_attention_keeps_its_encoding() {
         assert!(warnings.iter().any(|w| w == kept), "{warnings:?}");
     }
     // Without an encoding of its own, there is nothing to say.
-    let done = rewrite(&mut model(), &to(Kind::Rope)).unwrap();
+    let done = rewrite(&mut model(1), &to(Kind::Rope)).unwrap();
     assert_eq!(done.report.warnings, [""; 0]);
 }
 

@@ -35,3 +35,19 @@ fn a_length_outside_of_the_dict_is_the_original_one_where_the_dict_has_none() {
         assert_eq!(scaling.original_length(), Some(want));
     }
 }
+
+#[test]
+fn a_factor_of_null_is_the_ratio_of_the_lengths() {
+    let yarn = json!({"rope_type": "yarn", "factor": null, "original_max_position_embeddings": 64});
+    let value = scaled(yarn);
+    let Scaling::Yarn(yarn) = request(value.clone()).scaling else {
+        panic!()
+    };
+    assert_eq!((yarn.factor, yarn.original_length), (4.0, 64));
+    // The key has to be there, and the original length, too.
+    for key in ["factor", "original_max_position_embeddings"] {
+        let mut without = value.clone();
+        without["rope_scaling"].as_object_mut().unwrap().remove(key);
+        assert!(config(without).rope_for(0).is_err(), "{key}");
+    }
+}
