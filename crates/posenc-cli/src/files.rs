@@ -1,5 +1,6 @@
 //! Files that are written beside models.
 
+use std::io::Write;
 use std::path::Path;
 
 use crate::exit::Failure;
@@ -16,10 +17,31 @@ pub(crate) fn check_report(report: &Path, read: &[&Path]) -> anyhow::Result<()> 
     }
 }
 
-/// Writes a report.
+/// Writes a report, which appears when it is complete.
 pub(crate) fn write_report(report: &Path, text: &str) -> anyhow::Result<()> {
-    let written = std::fs::write(report, text);
+    // A pipe or a device takes what is written to it.
+    let is_stream = report.exists() && !report.is_file();
+    let written = match is_stream {
+        true => std::fs::write(report, text),
+        false => replace(report, text),
+    };
     named(report, written.map_err(|e| Failure::usage(e.to_string())))
+}
+
+/// Puts a text in place of a file, through a temporary one next to it.
+fn replace(file: &Path, text: &str) -> std::io::Result<()> {
+    let folder = file.parent().filter(|f| !f.as_os_str().is_empty());
+    let mut whole = tempfile::Builder::new();
+    whole.prefix(".posenc-onnx-");
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        whole.permissions(std::fs::Permissions::from_mode(0o666));
+    }
+    let mut whole = whole.tempfile_in(folder.unwrap_or(Path::new(".")))?;
+    whole.write_all(text.as_bytes())?;
+    whole.persist(file).map_err(|e| e.error)?;
+    Ok(())
 }
 
 /// Whether two paths lead to one file: through links, or as two names of it.

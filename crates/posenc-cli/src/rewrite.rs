@@ -16,10 +16,10 @@ use posenc_onnx::request::Request;
 use posenc_onnx::{Model, RewriteError, Rewritten};
 
 use crate::exit::{Exit, Failure};
-use crate::model;
 use crate::places::Search;
 use crate::progress::Progress;
 use crate::terminal::Terminal;
+use crate::{files, model};
 
 use check::Proof;
 pub(crate) use flags::Args;
@@ -38,6 +38,10 @@ pub(crate) fn run(args: &Args, search: &Search, terminal: &Terminal) -> anyhow::
     request.check_supported().map_err(RewriteError::from)?;
     if let Some(output) = &options.output {
         output::check(input, output, options.in_place, &read)?;
+        if options.in_place && !files::is_same(input, output) {
+            let why = "--in-place has no effect, because -o is another file; remove one of them";
+            return model::named(input, Err(Failure::usage(why)));
+        }
     }
     if options.write_config {
         config::check(input, options.output.as_deref(), options.in_place)?;

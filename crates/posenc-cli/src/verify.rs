@@ -86,11 +86,23 @@ pub(crate) struct Args {
     inputs: Option<PathBuf>,
 
     /// Absolute difference allowed between whole runs [default: by the model's types]
-    #[arg(long, value_name = "F", value_parser = value::not_negative, help_heading = "Bounds")]
+    #[arg(
+        long,
+        value_name = "F",
+        value_parser = value::not_negative,
+        allow_negative_numbers = true,
+        help_heading = "Bounds"
+    )]
     atol: Option<f64>,
 
     /// Relative difference allowed between whole runs [default: by the model's types]
-    #[arg(long, value_name = "F", value_parser = value::not_negative, help_heading = "Bounds")]
+    #[arg(
+        long,
+        value_name = "F",
+        value_parser = value::not_negative,
+        allow_negative_numbers = true,
+        help_heading = "Bounds"
+    )]
     rtol: Option<f64>,
 
     /// Search for the first value that is out of bounds

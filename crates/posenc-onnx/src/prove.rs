@@ -39,6 +39,7 @@ pub(crate) mod resized;
 pub(crate) mod respelled;
 mod rotations;
 mod row;
+mod rows;
 pub(crate) mod run;
 mod sample;
 mod seeded;

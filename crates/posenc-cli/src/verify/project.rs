@@ -15,6 +15,7 @@
 //! ```
 
 use std::convert::Infallible;
+use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
 
 use clap::{ArgAction, Command, CommandFactory, Parser};
@@ -149,7 +150,13 @@ impl Project {
     pub(super) fn read() -> anyhow::Result<Self> {
         let path = Path::new(FILE);
         let text = std::fs::read_to_string(path);
-        let text = model::named(path, text.map_err(|e| Failure::usage(e.to_string())))?;
+        let text = text.map_err(|e| match e.kind() {
+            ErrorKind::NotFound => Failure::usage(
+                "is not in this folder; run --all where it is, or write it (verify --help says what it contains)",
+            ),
+            _ => Failure::usage(e.to_string()),
+        });
+        let text = model::named(path, text)?;
         let read = toml::from_str(&text).map_err(|e| Failure::usage(e.to_string().trim_end()));
         let read: Self = model::named(path, read)?;
         if read.models.is_empty() {

@@ -188,6 +188,9 @@ fn what_is_wrong_in_the_file_is_said() {
         assert!(all.err.contains("posenc.toml"), "{text}: {}", all.err);
         assert!(all.err.contains(part), "{text}: {}", all.err);
     }
+    let none = within(&Folder::new(), &["verify", "--all"]);
+    none.failed(2, "no posenc.toml");
+    assert!(none.err.contains("is not in this folder"), "{}", none.err);
 }
 
 #[test]

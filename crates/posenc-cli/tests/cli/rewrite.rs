@@ -38,6 +38,20 @@ fn an_output_that_cannot_be_is_exit_2_before_the_model_is_read() {
 }
 
 #[test]
+fn in_place_beside_another_output_is_exit_2() {
+    let folder = Folder::new();
+    let model = folder.file("m.onnx", "no model");
+    let other = folder.place("other.onnx");
+    let words = ["rewrite", &model, "--scale", "yarn", "--in-place", "-o"];
+    let ran = run(words.into_iter().chain([&*other]));
+    ran.failed(2, "--in-place has no effect");
+    assert!(ran.err.contains("--in-place has no effect"), "{}", ran.err);
+    // Onto the model itself, the model is read.
+    run(words.into_iter().chain([&*model])).failed(3, "text");
+    assert_eq!(folder.names(), ["m.onnx"]);
+}
+
+#[test]
 fn a_broken_model_is_exit_3_and_writes_nothing() {
     let folder = Folder::new();
     let model = folder.file("m.onnx", "no model");

@@ -16,6 +16,15 @@ fn a_provider_that_is_not_available_is_exit_5() {
     ran.failed(5, "an unknown provider");
 }
 
+#[test]
+fn a_bound_below_zero_is_exit_2_with_what_it_must_be() {
+    for flag in ["--atol", "--rtol"] {
+        let ran = run(["verify", "m.onnx", flag, "-1"]);
+        ran.failed(2, flag);
+        assert!(ran.err.contains("at least 0"), "{}", ran.err);
+    }
+}
+
 /// An array of an `.npz` file: its name, its type as NumPy writes it, its shape and its bytes.
 type Array<'a> = (&'a str, &'a str, &'a str, Vec<u8>);
 
@@ -98,7 +107,7 @@ fn inputs_that_do_not_fit_are_exit_2_and_named() {
     let halves: Vec<u8> = (0..21)
         .flat_map(|n| (n as f32 + 0.5).to_le_bytes())
         .collect();
-    let cases: [(&str, Vec<u8>, &str); 6] = [
+    let cases: [(&str, Vec<u8>, &str); 8] = [
         (
             "no file of arrays",
             b"no zip".to_vec(),
@@ -127,6 +136,19 @@ fn inputs_that_do_not_fit_are_exit_2_and_named() {
             "numbers that are no ids",
             saved(&[("input_ids", "<f4", "(3, 7)", halves), mask()]),
             "the given numbers are float, which int64 does not hold exactly",
+        ),
+        (
+            "no sequence",
+            saved(&[("input_ids", "<i8", "(0, 7)", vec![]), mask()]),
+            "input input_ids: the given array has no numbers",
+        ),
+        (
+            "a token that has no row",
+            saved(&[
+                ("input_ids", "<i8", "(1, 1)", 53i64.to_le_bytes().to_vec()),
+                mask(),
+            ]),
+            "the given tokens contain 53, and the model knows 53",
         ),
         (
             "text",

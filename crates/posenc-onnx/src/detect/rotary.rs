@@ -6,6 +6,7 @@ pub(crate) mod matrices;
 pub(crate) mod projected;
 pub(crate) mod quantized;
 pub(crate) mod read;
+pub(crate) mod rows;
 pub(crate) mod site;
 pub(crate) mod source;
 mod streams;

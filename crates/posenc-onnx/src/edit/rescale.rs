@@ -2,7 +2,6 @@
 
 pub(crate) mod emit;
 pub(crate) mod jobs;
-mod law;
 pub(crate) mod left;
 pub(crate) mod reached;
 mod rounded;

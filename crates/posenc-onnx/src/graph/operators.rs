@@ -2,7 +2,7 @@
 //!
 //! A walk that follows content uses these; where a walk has a list of its own, it says why.
 
-use posenc_ir::Node;
+use posenc_ir::{Node, ValueId};
 
 /// Operators that walks follow content through, element by element: each element of the result is
 /// computed from those at its place, after broadcasting.
@@ -70,6 +70,20 @@ pub(crate) fn bias_slots(node: &Node) -> &'static [usize] {
         ("com.microsoft", "DecoderMaskedSelfAttention") => &[5, 3],
         ("com.microsoft", "QAttention") => &[5],
         _ => &[],
+    }
+}
+
+/// Whether an operator of attention reads how many tokens each sequence has: these are the first ones. `rank` is that
+/// of a value.
+pub(crate) fn counts_tokens(node: &Node, rank: impl Fn(ValueId) -> Option<usize>) -> bool {
+    let is_list = |slot: usize| node.input(slot).and_then(&rank) == Some(1);
+    match (node.domain(), node.op()) {
+        ("", "Attention") => node.input(6).is_some(),
+        ("com.microsoft", "GroupQueryAttention" | "SparseAttention" | "PagedAttention") => true,
+        ("com.microsoft", "Attention") => is_list(3),
+        ("com.microsoft", "MultiHeadAttention") => is_list(4),
+        ("com.microsoft", "QAttention") => is_list(5),
+        _ => false,
     }
 }
 

@@ -54,6 +54,15 @@ pub(crate) struct Table {
 }
 
 impl Table {
+    /// How many of the first new rows are equal: half pixels before the first old row are that row.
+    pub(crate) fn equal_at_the_start(&self) -> usize {
+        let Rows::Resized { weights, .. } = &self.rows else {
+            return 0;
+        };
+        let is_first = |own: &&Weights| own.iter().all(|(row, _)| *row == 0);
+        weights.iter().take_while(is_first).count()
+    }
+
     /// The encoding with these rows.
     pub(crate) fn after(&self, encoding: &Encoding) -> Encoding {
         match (encoding, &self.rows) {
@@ -149,8 +158,8 @@ impl Plan {
 }
 
 /// Whether a request without a kind is about what this module plans: nothing rotates, and there is a
-/// table on the embeddings or, with `linear`, a table by distance or a bias that can be divided, or only a
-/// length is given.
+/// table on the embeddings or, with a scaling of tables, a table by distance or a bias that can be divided, or only
+/// a length is given.
 pub(crate) fn is_meant(found: &Found, request: &Request) -> bool {
     let rotates = !found.rotary.is_empty()
         || !found.axial.is_empty()
@@ -162,7 +171,7 @@ pub(crate) fn is_meant(found: &Found, request: &Request) -> bool {
         .is_some_and(|scale| scale.resizing().is_some());
     let is_own = |finding: &Finding| {
         finding.encoding.is_absolute()
-            || divides && divided(finding, 1.0).is_some()
+            || (divides || resizes) && divided(finding, 1.0).is_some()
             || resizes && is_by_distance(finding)
     };
     // Where only a length is given, buffers may be all that ends.

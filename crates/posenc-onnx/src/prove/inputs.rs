@@ -3,7 +3,7 @@
 use posenc_ir::{DType, Dim, Graph, Tensor};
 
 use super::VerifyError;
-use super::feeds::{Padding, feeds};
+use super::feeds::{Padding, feeds, vocabulary};
 use super::subject::Subject;
 use crate::graph::ports::{Lengths, Port, Ports, Role};
 
@@ -29,7 +29,9 @@ pub(super) fn fed(
                 "the given inputs have no numbers for it".to_owned(),
             ));
         };
-        Ok((name.to_owned(), fitted(port, name, tensor)?))
+        let fitted = fitted(port, name, tensor)?;
+        check_numbers(graph, port, &fitted)?;
+        Ok((name.to_owned(), fitted))
     });
     each.collect()
 }
@@ -76,6 +78,25 @@ pub(super) fn lengths(subject: &Subject<'_>, inputs: &[(String, Tensor)]) -> Len
         batch: first(&Port::batch_axis).unwrap_or(1),
         sequence: first(&tokens).unwrap_or(1),
         past: of(Role::Past, &|port| port.dims.len().checked_sub(2)).unwrap_or(0),
+    }
+}
+
+/// Refuses inputs without numbers, but for an empty cache, and tokens that no table has.
+fn check_numbers(graph: &Graph, port: &Port, tensor: &Tensor) -> Result<(), VerifyError> {
+    let name = graph.name(port.value);
+    if tensor.is_empty() && port.role != Role::Past {
+        return Err(wrong(name, "the given array has no numbers".to_owned()));
+    }
+    let known = vocabulary(graph, port.value).filter(|_| port.role == Role::Tokens);
+    let Some((known, ids)) = known.zip(tensor.to_f64s()) else {
+        return Ok(());
+    };
+    match ids.iter().find(|id| **id >= known as f64) {
+        Some(id) => {
+            let why = format!("the given tokens contain {id}, and the model knows {known}");
+            Err(wrong(name, why))
+        }
+        None => Ok(()),
     }
 }
 

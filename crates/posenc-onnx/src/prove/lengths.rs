@@ -15,6 +15,9 @@ const LENGTHS: [usize; 5] = [1, 2, 64, 65, 128];
 /// The most scores of one attention in one run: 4 GiB in f32.
 const SCORES: usize = 1 << 30;
 
+/// The same at the ends of tables, which nobody asked for.
+const SCORES_AT_ENDS: usize = 1 << 28;
+
 /// The most multiplications for the scores of all attention in one run: minutes.
 const WORK: u64 = 1 << 38;
 
@@ -67,7 +70,7 @@ pub(crate) fn lengths(
             return Err(VerifyError::unsupported("verify", why));
         }
         for (model, found) in models {
-            affordable(model, found, at)?;
+            affordable(model, found, at, SCORES)?;
         }
         if !all.contains(&at) {
             all.push(at);
@@ -99,30 +102,34 @@ fn around(models: &[(&Model, &Found)], fitted: &dyn Fn(usize) -> Lengths) -> Vec
     ];
     let runs = |length: &usize| {
         let mut all = models.iter();
-        *length > 0 && all.all(|(model, found)| affordable(model, found, fitted(*length)).is_ok())
+        let fits = |(model, found): &(&Model, &Found)| {
+            affordable(model, found, fitted(*length), SCORES_AT_ENDS).is_ok()
+        };
+        *length > 0 && all.all(fits)
     };
     all.into_iter().filter(runs).collect()
 }
 
-/// Refuses a run that would take more memory or time than a comparison is worth.
-fn affordable(model: &Model, found: &Found, at: Lengths) -> Result<(), VerifyError> {
-    let scores = |heads: usize| {
+/// Refuses a run that would take more memory or time than a comparison is worth: `scores` are the most of one
+/// attention.
+fn affordable(model: &Model, found: &Found, at: Lengths, scores: usize) -> Result<(), VerifyError> {
+    let of_heads = |heads: usize| {
         let numbers = at.batch.saturating_mul(heads).saturating_mul(at.sequence);
         numbers.saturating_mul(at.sequence)
     };
     let (mut most, mut work) = (0, 0u64);
     for site in &found.attention {
-        let scores = scores(site.heads.unwrap_or(1));
-        most = scores.max(most);
-        let each = (scores as u64).saturating_mul(site.head_dim.unwrap_or(1) as u64);
+        let own = of_heads(site.heads.unwrap_or(1));
+        most = own.max(most);
+        let each = (own as u64).saturating_mul(site.head_dim.unwrap_or(1) as u64);
         work = work.saturating_add(each);
     }
     let length = at.sequence;
     let refuse = |why: String| Err(VerifyError::unsupported("verify", why));
-    if most > SCORES || work > WORK {
+    if most > scores || work > WORK {
         return refuse(format!(
             "length {length} needs {most} scores in one attention and {work} multiplications, more \
-             than the {SCORES} and {WORK} that are run; give shorter `lengths`"
+             than the {scores} and {WORK} that are run; give shorter `lengths`"
         ));
     }
     // The usual lengths run, however large the model is.

@@ -3,7 +3,8 @@
 use super::feeds::Padding;
 use super::lengths::supports;
 use super::subject::Subject;
-use crate::graph::ports::{Lengths, Ports, Role};
+use crate::graph::operators::counts_tokens;
+use crate::graph::ports::{Lengths, Port, Ports, Role};
 
 /// A run, and what it means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +77,7 @@ pub(crate) fn with_variants(points: &[Point], subject: &Subject<'_>) -> Vec<Poin
         padding: Padding::Left,
         ..middle
     };
-    let takes_left = middle.at.batch > 1 && takes_left_padding(ports);
+    let takes_left = middle.at.batch > 1 && takes_left_padding(subject);
     let more = [Some(middle.alone(ports)), takes_left.then_some(left)];
     let mut all = points.to_vec();
     for point in more.into_iter().flatten() {
@@ -100,9 +101,17 @@ pub(crate) fn alone(points: &[Point], ports: &Ports) -> Vec<Point> {
     all
 }
 
-/// Whether an input says for each token whether it is padding, and nothing else does.
-pub(crate) fn takes_left_padding(ports: &Ports) -> bool {
+/// Whether an input says for each token whether it is padding, and nothing else does: neither an input nor attention
+/// counts the tokens of a sequence.
+pub(crate) fn takes_left_padding(subject: &Subject<'_>) -> bool {
+    let (ports, found) = (subject.ports(), subject.found);
     let masks = || ports.iter().filter(|port| port.role == Role::Padding);
-    let is_plain = |port: &crate::graph::ports::Port| port.dims.len() == 2 && !port.turned;
-    masks().next().is_some() && masks().all(is_plain) && ports.first(Role::Counts).is_none()
+    let is_plain = |port: &Port| port.dims.len() == 2 && !port.turned;
+    let rank = |value| found.trace.get(value).dims.as_ref().map(Vec::len);
+    let mut nodes = found.attention.iter().map(|site| site.node);
+    let counts = nodes.any(|id| counts_tokens(subject.model.graph().node(id), rank));
+    masks().next().is_some()
+        && masks().all(is_plain)
+        && ports.first(Role::Counts).is_none()
+        && !counts
 }

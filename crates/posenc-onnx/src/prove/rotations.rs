@@ -7,6 +7,7 @@ use super::bound::Worst;
 use super::error::VerifyError;
 use super::expected::{as_inserted, expectations};
 use super::inserted::merge;
+use super::rows::rows;
 use super::sites::{Checked, check_rope};
 use crate::detect::{Found, Options};
 use crate::record;
@@ -19,7 +20,10 @@ pub(super) fn rotations(
     backends: &[&dyn Backend],
 ) -> Result<(Checked, Vec<VerifyError>), VerifyError> {
     let mut all = Checked {
-        checks: absent(model, found),
+        checks: absent(model, found)
+            .into_iter()
+            .chain(rows(model, found))
+            .collect(),
         unchecked: not_read(found).into_iter().collect(),
     };
     let mut expected = expectations(model, found)?;

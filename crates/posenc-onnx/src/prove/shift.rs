@@ -204,7 +204,7 @@ fn means(subject: &Subject<'_>) -> Option<Means> {
         .attention
         .iter()
         .all(|site| site.mask.padding && !site.cross);
-    let pads = is_single && hides_all && found.mixers.is_empty() && takes_left_padding(ports);
+    let pads = is_single && hides_all && found.mixers.is_empty() && takes_left_padding(subject);
     pads.then_some(Means::Padding)
 }
 

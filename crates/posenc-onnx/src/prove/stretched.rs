@@ -62,11 +62,17 @@ pub(crate) fn check(
         // Of buckets that are one, nothing may be left to find.
         let planned = differs.and_then(|(at, _)| plan.bias(at));
         let bias = planned.or(plan.biases.first().filter(|_| old.len() != new.len()));
+        let equal = plan.tables.iter().map(|table| table.equal_at_the_start());
+        let equal = equal.max().unwrap_or(0);
         let why = match bias.filter(|bias| bias.of_distances) {
             Some(bias) => format!(
                 "distances divided by {} cannot be told apart in a run of this model; give a smaller \
                  `factor`",
                 bias.factor
+            ),
+            None if equal > after.found.lengths.sequence => format!(
+                "the first {equal} positions would get one row, that of position 0, and be the same to the \
+                 model; give `align-corners`, another `scale` or a smaller length"
             ),
             None => "the stretched encoding cannot be read back".to_owned(),
         };

@@ -192,7 +192,12 @@ fn computed(
     let (comparison, mut whole) = match refusal(&ran).filter(|_| single != points) {
         None => (several, ran?),
         Some(why) => match of(&single).run(targets) {
-            Ok(mut alone) if alone.refused.is_empty() => {
+            Ok(mut alone) if alone.refused.len() < refusing(&ran) => {
+                let mut refused = alone.refused.iter();
+                let why = match refused.any(|error| error.to_string() == why) {
+                    true => "no runtime runs it with several".to_owned(),
+                    false => why,
+                };
                 alone
                     .warnings
                     .push(format!("run with one sequence, because {why}"));
@@ -288,6 +293,11 @@ fn refusal(ran: &Result<WholeRuns<'_>, VerifyError>) -> Option<String> {
         Err(_) => return None,
     };
     Some(error.to_string())
+}
+
+/// How many runtimes did not run a model; all, where none is known to have run it.
+fn refusing(ran: &Result<WholeRuns<'_>, VerifyError>) -> usize {
+    ran.as_ref().map_or(usize::MAX, |whole| whole.refused.len())
 }
 
 /// A model as it is run: with the width of its caches.

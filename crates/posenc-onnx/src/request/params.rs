@@ -51,6 +51,9 @@ impl Params {
             }
             tensors.insert(name, Arc::new(tensor));
         }
+        if tensors.is_empty() {
+            return Err(fail("contains no tensor".to_owned()).into());
+        }
         Ok(Self {
             path,
             tensors,

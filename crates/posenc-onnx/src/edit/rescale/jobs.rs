@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use posenc_ir::{DType, Model, NodeId, Use, ValueId};
+use posenc_ir::{Model, NodeId, Use, ValueId};
 use rustc_hash::FxHashSet;
 
-use super::rounded::Scale;
-use super::{law, rounded};
+use super::rounded::{self, Scale};
 use crate::detect::rotary::TOLERANCE;
+use crate::detect::rotary::rows::stray;
 use crate::detect::rotary::source::{RotarySource, Sources, Table};
 use crate::detect::{Found, RotaryOperand, RotarySite};
 use crate::error::{Refusal, RewriteError};
@@ -201,14 +201,8 @@ impl Collector<'_> {
     ) -> Result<(), RewriteError> {
         let graph = self.model.graph();
         for table in tables {
-            let numbers = match graph.constant(table.root) {
-                Some(stored) => stored.to_f64s(),
-                None => (self.found.trace.get(table.root).to_f64())
-                    .map(|numbers| numbers.iter().copied().collect()),
-            };
-            let dtype = graph.dtype(table.root).unwrap_or(DType::F32);
-            let row = numbers.and_then(|n| law::stray(table, &n, dtype, &half.rotation.rope));
-            if let Some(row) = row {
+            let rope = &half.rotation.rope;
+            if let Some(row) = stray(graph, &self.found.trace, table, rope) {
                 let why = format!(
                     "row {row} of its table {} is not what the frequencies of the first rows give",
                     graph.name(table.root)

@@ -255,6 +255,8 @@ fn half_precision_is_read_and_integers_are_not() {
     assert!(slopes().unwrap_err().contains("give float32"));
     write(Dtype::F16, &[0x00, 0x7c, 0x00, 0x34, 0x00, 0x30]);
     assert!(slopes().unwrap_err().contains("not finite"));
+    std::fs::write(&path, b"\x02\0\0\0\0\0\0\0{}").unwrap();
+    assert!(slopes().unwrap_err().contains("contains no tensor"));
     std::fs::write(&path, b"no such thing").unwrap();
     assert!(slopes().unwrap_err().contains("not a safetensors file"));
 }

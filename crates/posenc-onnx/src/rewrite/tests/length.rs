@@ -235,3 +235,25 @@ fn a_cache_of_one_length_is_refused() {
     let why = longer(&s.model(18, &[&y, &k])).expect_err("a cache");
     assert!(why.contains("cache"), "{why}");
 }
+
+#[test]
+fn why_a_scaling_is_refused_is_said() {
+    let refused = |name: &str, scale: ScaleType, factor: f64| {
+        let mut request = Request {
+            scale: Some(scale),
+            ..Request::default()
+        };
+        request.parameters.factor = Some(factor);
+        let done = rewrite(&mut fixture(name), &request);
+        done.err().map(|why| why.to_string())
+    };
+    let linear = ScaleType::from(LawName::Linear);
+    assert_eq!(refused("mini/learned", linear, 8.0), None);
+    let why = refused("mini/learned", linear, 32.0).unwrap();
+    assert!(
+        why.contains("the first 16 positions would get one row"),
+        "{why}"
+    );
+    let why = refused("mini/t5", ScaleType::Cubic, 2.0).unwrap();
+    assert!(why.contains("t5-bias takes linear"), "{why}");
+}

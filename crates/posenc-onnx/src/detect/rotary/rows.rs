@@ -1,9 +1,9 @@
-//! Whether every row of a table follows the law that its first rows were read by. A rescale replaces all
-//! rows, so that one of another law would be lost.
+//! Whether every row of a table follows the law that its first rows were read by.
 
-use posenc_ir::DType;
+use posenc_ir::eval::Trace;
+use posenc_ir::{DType, Graph};
 
-use crate::detect::rotary::source::{Table, Wave};
+use super::source::{Table, Wave};
 use posenc_encodings::families::rope::Rope;
 
 /// Differences between a row and its law that rounding does not explain, as a share of the largest.
@@ -15,9 +15,20 @@ const COARSE: f64 = 0.3;
 /// Rows that frequencies were read from, at least.
 const READ: usize = 8;
 
-/// The first row that is not what the frequencies give for its position, if there is one. `numbers`
-/// are the elements of the table.
-pub(super) fn stray(table: &Table, numbers: &[f64], dtype: DType, rope: &Rope) -> Option<usize> {
+/// The first row of a table that is not what the frequencies of a rotation give for its position; `None` where there
+/// is none, and where the numbers are not at hand.
+pub(crate) fn stray(graph: &Graph, trace: &Trace, table: &Table, rope: &Rope) -> Option<usize> {
+    let computed = || Some(trace.get(table.root).to_f64()?.iter().copied().collect());
+    let numbers = match graph.constant(table.root) {
+        Some(stored) => stored.to_f64s(),
+        None => computed(),
+    };
+    let dtype = graph.dtype(table.root).unwrap_or(DType::F32);
+    stray_in(table, &numbers?, dtype, rope)
+}
+
+/// The same of a table with these elements.
+fn stray_in(table: &Table, numbers: &[f64], dtype: DType, rope: &Rope) -> Option<usize> {
     let eps = match dtype {
         DType::F16 => 1e-3,
         DType::BF16 => 8e-3,
@@ -112,7 +123,7 @@ mod tests {
             Model::parse("<ir_version: 8, opset_import: [\"\" : 17]> g (float x) => (x) {}");
         let model = model.unwrap();
         let (table, numbers) = table(model.graph());
-        let stray = |numbers: &[f64], dtype| stray(&table, numbers, dtype, &rope());
+        let stray = |numbers: &[f64], dtype| stray_in(&table, numbers, dtype, &rope());
         assert_eq!(stray(&numbers, DType::F32), None, "control");
         let mut odd = numbers.clone();
         odd[30 * 4 + 1] += 0.1;
