@@ -160,12 +160,15 @@ fn detect_as_is(model: &Model, options: &Options) -> Found {
         &Runs::new(model, &found),
         &gathered_by_place,
     ));
-    Found {
+    let mut found = Found {
         findings,
         no_encodings,
         not_evaluated,
         ..found
-    }
+    };
+    let on_scores = later::on_scores(model, &found);
+    found.later.extend(on_scores);
+    found
 }
 
 /// Reads the rotations of a rescaled model anew. Its other encodings, and what else mixes tokens, are

@@ -19,7 +19,7 @@ pub(crate) fn read(graph: &Graph, classes: &Classes, site: &Site, plane: Option<
         window: site.mask.window,
     };
     if let Some(plane) = plane.filter(|_| mask.causal != Some(true)) {
-        let (_, _, queries, keys) = plane.bias.dim();
+        let (_, heads, queries, keys) = plane.bias.dim();
         let past = plane.past;
         let hidden = |i: usize, j: usize| plane.is_hidden([0, 0, i, j]);
         let later = |i: usize, j: usize| j > i + past;
@@ -32,11 +32,18 @@ pub(crate) fn read(graph: &Graph, classes: &Classes, site: &Site, plane: Option<
         // is causal.
         let open = |at: [usize; 4]| !plane.is_hidden(at);
         let unmasked = site.past && all(&|i, j| open([0, 0, i, j]));
-        mask.causal = Some(causal).filter(|_| !(unmasked && in_branch(graph, site)));
-        mask.window = (1..keys).find(|w| {
-            let inside = |i: usize, j: usize| (i + past).abs_diff(j) < *w;
-            all(&|i, j| later(i, j) && causal || hidden(i, j) != inside(i, j))
+        // Heads that hide different keys have no mask in common.
+        let is_shared = all(&|i, j| {
+            let mut heads = 1..heads;
+            heads.all(|h| plane.is_hidden([0, h, i, j]) == hidden(i, j))
         });
+        if is_shared {
+            mask.causal = Some(causal).filter(|_| !(unmasked && in_branch(graph, site)));
+            mask.window = (1..keys).find(|w| {
+                let inside = |i: usize, j: usize| (i + past).abs_diff(j) < *w;
+                all(&|i, j| later(i, j) && causal || hidden(i, j) != inside(i, j))
+            });
+        }
     }
     if let Ok(Some(causal)) = graph.node(site.node).int("is_causal")
         && causal != 0

@@ -3,15 +3,17 @@
 
 use std::collections::BTreeMap;
 
-use ndarray::{ArrayD, Axis};
+use ndarray::{ArrayD, ArrayView1, Axis};
 use posenc_ir::eval::{Value, probe};
 use posenc_ir::{Model, NodeId, ValueId};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::finding::Finding;
 use super::found::Found;
-use super::met::{Meetings, Met, spread};
+use super::met::{Meetings, Met, ROUNDING, spread};
 use super::rotary::source::{moved, positions_among};
 use super::runs::{BUDGET, FAR, LONGER, values_at};
+use crate::attention::mask::{HIDES, meets_scores};
 use crate::graph::dataflow::Class;
 use crate::graph::region::ancestors;
 
@@ -72,6 +74,68 @@ pub(super) fn later(model: &Model, found: &Found, equal: &[Equal]) -> Vec<Met> {
         })
     });
     met.collect()
+}
+
+/// New tokens of the sequence in which what meets scores is looked at.
+const PAIRS: usize = 256;
+
+/// Numbers that meet scores where no encoding was found: alike for all keys of a query in the trial run, and not in a
+/// longer sequence. Hidden keys do not count.
+pub(super) fn on_scores(model: &Model, found: &Found) -> Vec<Met> {
+    let graph = model.graph();
+    let of_scores = |finding: &&Finding| !finding.encoding.is_absolute();
+    let explained: FxHashSet<usize> = (found.findings.iter().filter(of_scores))
+        .flat_map(|finding| finding.sites.iter().copied())
+        .collect();
+    let mut known: BTreeMap<ValueId, Option<f64>> = BTreeMap::new();
+    let mut all: Vec<Met> = vec![];
+    for site in found
+        .attention
+        .iter()
+        .filter(|site| !explained.contains(&site.index))
+    {
+        for numbers in meets_scores(graph, &found.classes, site) {
+            let class = found.classes.of_value(numbers);
+            if !class.has(Class::POSITION) && !class.has(Class::LENGTH) {
+                continue;
+            }
+            let change = known.entry(numbers);
+            let change = *change.or_insert_with(|| among_more_keys(model, found, numbers));
+            let is_new = all.iter().all(|met| met.numbers != numbers);
+            let at = graph
+                .uses(numbers)
+                .first()
+                .filter(|_| change.is_some() && is_new);
+            all.extend(at.map(|at| Met {
+                node: at.node,
+                numbers,
+                change,
+            }));
+        }
+    }
+    all
+}
+
+/// By how much numbers change from key to key in a longer sequence, where they do not in the trial run.
+fn among_more_keys(model: &Model, found: &Found, numbers: ValueId) -> Option<f64> {
+    let before = found.trace.get(numbers);
+    let is_alike = before.dtype?.is_float() && among_keys(&before.to_f64()?).is_none();
+    let values = is_alike.then(|| values_at(model, found, &[numbers], PAIRS, &BUDGET))??;
+    among_keys(&values.first()?.to_f64()?)
+}
+
+/// By how much numbers change along the last axis, apart from those that hide keys.
+fn among_keys(numbers: &ArrayD<f64>) -> Option<f64> {
+    let rows = numbers.lanes(Axis(numbers.ndim().checked_sub(1)?));
+    let change = |row: ArrayView1<'_, f64>| {
+        let shown = row.iter().copied().filter(|v| *v > HIDES);
+        let (least, most) = shown.fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), v| {
+            (least.min(v), most.max(v))
+        });
+        let size = least.abs().max(most.abs());
+        (most - least > ROUNDING * size).then_some(most - least)
+    };
+    rows.into_iter().filter_map(change).max_by(f64::total_cmp)
 }
 
 /// What of it a user should know, in one sentence.
@@ -178,6 +242,49 @@ mod tests {
             !is_found(alone("Mul", 0.1)),
             "grows from the first token on"
         );
+    }
+
+    /// How many numbers are late that a layer adds to its scores, made of the distances from key to query.
+    fn late_on_scores(change: impl Fn(&mut Sketch, &str) -> String) -> usize {
+        let mut s = Sketch::default();
+        let x = s.embedded();
+        let [q, k, v] = [0; 3].map(|_| s.headed(&x));
+        let k = s.transpose(&k, &[0, 1, 3, 2]);
+        let scores = s.op("MatMul", &[&q, &k]);
+        let d = s.distance();
+        let d = s.cast(&d, DType::F32);
+        let bias = change(&mut s, &d);
+        let scores = s.op("Add", &[&scores, &bias]);
+        let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
+        let y = s.op("MatMul", &[&weights, &v]);
+        let model = s.model(17, &[&y]);
+        detect(&model, &Options::default()).later.len()
+    }
+
+    #[test]
+    fn biases_that_begin_at_a_distance_are_later_and_masks_are_not() {
+        let beyond = |first: f64, step: f64| {
+            late_on_scores(|s, d| {
+                let d = s.op("Abs", &[d]);
+                let [first, step, zero] = [first, step, 0.0].map(|x| s.float(x));
+                let more = s.op("Sub", &[&d, &first]);
+                let more = s.op("Max", &[&more, &zero]);
+                s.op("Mul", &[&more, &step])
+            })
+        };
+        assert_eq!(beyond(100.0, -0.1), 1);
+        assert_eq!(beyond(40.0, 0.1), 1);
+        assert_eq!(beyond(1e4, -0.1), 0, "behind all that is tried");
+        let masked = |first: f64| {
+            late_on_scores(|s, d| {
+                let d = s.op("Abs", &[d]);
+                let [first, low, zero] = [first, -1e9, 0.0].map(|x| s.float(x));
+                let hidden = s.op("Greater", &[&d, &first]);
+                s.op("Where", &[&hidden, &low, &zero])
+            })
+        };
+        assert_eq!(masked(100.0), 0, "a window");
+        assert_eq!(masked(4.0), 0, "a window in the trial run");
     }
 
     #[test]

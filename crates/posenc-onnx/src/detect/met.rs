@@ -13,7 +13,7 @@ use crate::graph::mixing::Tokens;
 use crate::graph::operators::is_elementwise;
 
 /// Numbers of one row are equal up to this share of the largest.
-const ROUNDING: f64 = 1e-6;
+pub(super) const ROUNDING: f64 = 1e-6;
 
 /// Numbers that are no content and change from token to token.
 #[derive(Clone, Copy, Debug, PartialEq)]

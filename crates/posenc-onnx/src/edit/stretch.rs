@@ -8,7 +8,7 @@ mod source;
 
 use ndarray::{Array2, ArrayView2, Axis, s};
 use posenc_encodings::resize::resized;
-use posenc_ir::{Applied, DType, Emitter, Model, Tensor, Use, ValueId};
+use posenc_ir::{Applied, DType, Emitter, Model, Node, Tensor, Use, ValueId};
 
 use crate::detect::Runs;
 use crate::detect::context::Context;
@@ -173,6 +173,7 @@ fn axis(context: &Context<'_>, bound: &Bound, table: &Table) -> Result<usize, Re
             wrap(axis, dims.len())
         }
         "GatherND" | "EmbedLayerNormalization" => Some(0),
+        "Slice" => sliced(context, node).and_then(|axis| wrap(axis, dims.len())),
         _ => None,
     };
     // This one has scales of rows beside them.
@@ -186,6 +187,19 @@ fn axis(context: &Context<'_>, bound: &Bound, table: &Table) -> Result<usize, Re
                    a rescale";
         context.refuse(bound.node, why)
     })
+}
+
+/// The only axis that a `Slice` cuts.
+fn sliced(context: &Context<'_>, node: &Node) -> Option<i64> {
+    let listed = || node.ints("axes").ok()?.map(<[i64]>::to_vec);
+    let axes = match node.input(3) {
+        Some(axes) => context.graph().constant(axes)?.to_i64s()?,
+        None => listed()?,
+    };
+    match axes[..] {
+        [axis] => Some(axis),
+        _ => None,
+    }
 }
 
 impl Place<'_> {

@@ -6,6 +6,7 @@ use super::{rescale, resize, stretch, swap};
 use crate::detect::Found;
 use crate::detect::branches::{Branch, check_branches};
 use crate::detect::context::Context;
+use crate::detect::finding::Finding;
 use crate::error::{Refusal, RefusalKind, RewriteError};
 use crate::report::{Limit, LimitCause};
 use crate::request::{ImageSize, Length, Parameters, Request};
@@ -61,6 +62,9 @@ pub(crate) fn change(
         return stretch_plans(model, branches, request);
     }
     check_effect(request, kind)?;
+    if kind.is_none() && request.to == Some(Kind::Rope) {
+        check_others(found, request)?;
+    }
     if kind.is_none() {
         check_static(found, request)?;
         let plans = rescale_plans(model, branches, &found.limits, request)?;
@@ -222,6 +226,24 @@ fn check_static(found: &Found, request: &Request) -> Result<(), RewriteError> {
         limit.length
     );
     Err(Refusal::new(RefusalKind::UnsupportedOption("max-length"), why).into())
+}
+
+/// Refuses to keep another encoding at sites that rotate already, where a request names RoPE as the only one.
+fn check_others(found: &Found, request: &Request) -> Result<(), RewriteError> {
+    let is_chosen = |site: &usize| {
+        let site = &found.attention[*site];
+        request.names(site) && !site.cross
+    };
+    let is_kept = |f: &&Finding| f.encoding.kind() != Kind::Rope && f.sites.iter().any(is_chosen);
+    let Some(other) = found.findings.iter().find(is_kept) else {
+        return Ok(());
+    };
+    let kind = other.encoding.kind();
+    let why = format!(
+        "its layers have {kind} besides rotations, which would stay; remove all encodings with `to` none first, or \
+         leave out `to` to rescale the rotations alone"
+    );
+    Err(Refusal::unsupported(why).into())
 }
 
 /// Whether a request replaces encodings, rather than to rescale the rotations that are there.

@@ -41,6 +41,8 @@ impl Factors {
         let mut places: Vec<Use> = finding.sites.iter().flat_map(of_site).collect();
         // Masks that enter by themselves stay.
         places.retain(|at| may_bias(graph, trace, *at));
+        // So do sinks, and what else is the same for all pairs of tokens.
+        places.retain(|at| varies(context, *at));
         places.sort_unstable();
         places.dedup();
         if bias.of_distances {
@@ -127,6 +129,18 @@ impl Factors {
         }
         Ok(())
     }
+}
+
+/// Whether what enters is not known to be the same for all queries and keys.
+fn varies(context: &Context<'_>, at: Use) -> bool {
+    let value = context.graph().node(at.node).input(at.slot());
+    let Some(numbers) = value.and_then(|value| context.found.trace.get(value).to_f64()) else {
+        return true;
+    };
+    let pairs = numbers.shape().iter().rev().take(2).product::<usize>();
+    let all: Vec<f64> = numbers.iter().copied().collect();
+    let mut planes = all.chunks(pairs.max(1));
+    planes.any(|plane| plane.iter().any(|v| *v != plane[0]))
 }
 
 /// Refuses a bias that is joined with a mask or with numbers of the tokens: divided, these would change too.

@@ -257,3 +257,23 @@ fn why_a_scaling_is_refused_is_said() {
     let why = refused("mini/t5", ScaleType::Cubic, 2.0).unwrap();
     assert!(why.contains("t5-bias takes linear"), "{why}");
 }
+
+#[test]
+fn a_table_of_as_many_rows_as_features_is_cut_along_its_rows() {
+    let mut s = Sketch::default();
+    let x = s.embedded();
+    let table = s.weights(&[HIDDEN, HIDDEN]);
+    let (shape, zero, one) = (s.op("Shape", &["input_ids"]), s.ints(&[0]), s.ints(&[1]));
+    let length = s.gather(&shape, &one, 0);
+    let rows = s.op("Slice", &[&table, &zero, &length, &zero]);
+    let x = s.op("Add", &[&x, &rows]);
+    let y = s.attends(&x, &x);
+    let mut model = s.model(18, &[&y]);
+    let mut request = Request {
+        scale: Some(ScaleType::Tile),
+        ..Request::default()
+    };
+    request.parameters.max_length = Some(2 * HIDDEN);
+    let done = rewrite(&mut model, &request).unwrap();
+    assert_eq!(done.found.findings[0].max_length, Some(2 * HIDDEN));
+}

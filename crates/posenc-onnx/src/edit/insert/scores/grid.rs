@@ -350,6 +350,16 @@ pub(crate) fn counts(
         TokenCount::Along(vec![length])
     };
     let square = !site.past && size(stage.plane[0]) == size(stage.plane[1]);
+    let [queries, keys] = [stage.plane[0], stage.plane[1]].map(|axis| size(axis).unwrap_or(0));
+    let more = keys.saturating_sub(queries);
+    // A cache may be read in a way that is not known as one.
+    let is_beside_tokens = !site.past && queries > 1 && more != context.found.lengths.past;
+    if is_beside_tokens && more > 0 {
+        let why = format!(
+            "its keys are {more} more than its tokens, and which ones are tokens is not known"
+        );
+        return Err(refuse(&why));
+    }
     if !square && !ends_with_queries(site) {
         return Err(refuse(
             "cannot determine the positions of its queries among the keys",

@@ -1,7 +1,7 @@
 //! Biases and terms in the layouts and with the masks that exporters write. Every swap compares its
 //! result with the formula in f64 at each site, so `Ok` implies that.
 
-use posenc_ir::Model;
+use posenc_ir::{DType, Model};
 
 use crate::detect::{Options, detect};
 use crate::graph::sketch::{A, HEADS, HIDDEN, SIZE, Sketch};
@@ -298,4 +298,66 @@ fn heads_may_be_any_axis() {
     for (name, layer) in forms {
         inserts_all(name, &model(layer));
     }
+}
+
+/// A layer with a learned key beside those of the tokens, before or behind them.
+fn with_learned_key(s: &mut Sketch, x: &str, is_first: bool) -> String {
+    let [q, k, v] = [(); 3].map(|()| s.headed(x));
+    let (shape, first) = (s.op("Shape", &["input_ids"]), s.ints(&[0]));
+    let batch = s.gather(&shape, &first, 0);
+    let rest = s.ints(&[HEADS as i64, 1, SIZE as i64]);
+    let dims = s.concat(&[&batch, &rest], 0);
+    let [k, v] = [k, v].map(|tokens| {
+        let own = s.weights(&[1, HEADS, 1, SIZE]);
+        let own = s.op("Expand", &[&own, &dims]);
+        match is_first {
+            true => s.concat(&[&own, &tokens], 2),
+            false => s.concat(&[&tokens, &own], 2),
+        }
+    });
+    let y = s.weighted(&q, &k, &v);
+    let y = s.merged(&y);
+    s.op("Add", &[x, &y])
+}
+
+#[test]
+fn a_learned_key_has_no_place_among_the_tokens() {
+    for is_first in [false, true] {
+        let model = model(|s, x| with_learned_key(s, x, is_first));
+        for kind in [Kind::Alibi, Kind::RelativeBias] {
+            let why = swapped(&model, kind).unwrap_err();
+            assert!(why.contains("its keys are 1 more than its tokens"), "{why}");
+        }
+    }
+}
+
+/// A layer in which half of the heads see earlier tokens and the others later ones.
+fn both_ways(s: &mut Sketch, x: &str) -> String {
+    let [q, k, v] = [(); 3].map(|()| s.headed(x));
+    let k = s.transpose(&k, &[0, 1, 3, 2]);
+    let scores = s.op("MatMul", &[&q, &k]);
+    let d = s.distance();
+    let sides = s.floats(
+        &[1, HEADS, 1, 1],
+        (0..HEADS).map(|h| if h == 0 { 1.0 } else { -1.0 }),
+    );
+    let d = s.cast(&d, DType::F32);
+    let d = s.op("Mul", &[&d, &sides]);
+    let (zero, low) = (s.float(0.0), s.float(-1e9));
+    let hidden = s.op("Greater", &[&d, &zero]);
+    let scores = s.op("Where", &[&hidden, &low, &scores]);
+    let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
+    let y = s.op("MatMul", &[&weights, &v]);
+    let y = s.merged(&y);
+    s.op("Add", &[x, &y])
+}
+
+#[test]
+fn heads_that_hide_other_keys_have_no_mask_in_common() {
+    let found = detect(&model(both_ways), &Options::default());
+    let masks = found
+        .attention
+        .iter()
+        .map(|site| (site.mask.causal, site.mask.window));
+    assert_eq!(masks.collect::<Vec<_>>(), [(None, None); 2]);
 }
