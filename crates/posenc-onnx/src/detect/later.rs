@@ -121,7 +121,15 @@ fn among_more_keys(model: &Model, found: &Found, numbers: ValueId) -> Option<f64
     let before = found.trace.get(numbers);
     let is_alike = before.dtype?.is_float() && among_keys(&before.to_f64()?).is_none();
     let values = is_alike.then(|| values_at(model, found, &[numbers], PAIRS, &BUDGET))??;
-    among_keys(&values.first()?.to_f64()?)
+    let longer = values.first()?.to_f64()?;
+    // A mask may be written as a factor of 0 or 1, with what hides added behind it.
+    let graph = model.graph();
+    let multiplies = graph
+        .uses(numbers)
+        .iter()
+        .all(|at| graph.node(at.node).is("Mul"));
+    let is_mask = multiplies && longer.iter().all(|v| *v == 0.0 || *v == 1.0);
+    among_keys(&longer).filter(|_| !is_mask)
 }
 
 /// By how much numbers change along the last axis, apart from those that hide keys.
@@ -246,6 +254,11 @@ mod tests {
 
     /// How many numbers are late that a layer adds to its scores, made of the distances from key to query.
     fn late_on_scores(change: impl Fn(&mut Sketch, &str) -> String) -> usize {
+        late_on_scores_by("Add", change)
+    }
+
+    /// The same where another operator joins them with the scores.
+    fn late_on_scores_by(op: &str, change: impl Fn(&mut Sketch, &str) -> String) -> usize {
         let mut s = Sketch::default();
         let x = s.embedded();
         let [q, k, v] = [0; 3].map(|_| s.headed(&x));
@@ -254,7 +267,7 @@ mod tests {
         let d = s.distance();
         let d = s.cast(&d, DType::F32);
         let bias = change(&mut s, &d);
-        let scores = s.op("Add", &[&scores, &bias]);
+        let scores = s.op(op, &[&scores, &bias]);
         let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
         let y = s.op("MatMul", &[&weights, &v]);
         let model = s.model(17, &[&y]);
@@ -285,6 +298,16 @@ mod tests {
         };
         assert_eq!(masked(100.0), 0, "a window");
         assert_eq!(masked(4.0), 0, "a window in the trial run");
+        let factor = |shown: f64| {
+            late_on_scores_by("Mul", |s, d| {
+                let d = s.op("Abs", &[d]);
+                let [first, shown, other] = [100.0, shown, 1.0].map(|x| s.float(x));
+                let is_far = s.op("Greater", &[&d, &first]);
+                s.op("Where", &[&is_far, &shown, &other])
+            })
+        };
+        assert_eq!(factor(0.0), 0, "a mask as a factor");
+        assert_eq!(factor(0.5), 1);
     }
 
     #[test]
