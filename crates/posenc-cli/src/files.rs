@@ -1,7 +1,8 @@
 //! Files that are written beside models.
 
-use std::io::Write;
 use std::path::Path;
+
+use posenc_ir::write_file;
 
 use crate::exit::Failure;
 use crate::model::named;
@@ -19,29 +20,14 @@ pub(crate) fn check_report(report: &Path, read: &[&Path]) -> anyhow::Result<()> 
 
 /// Writes a report, which appears when it is complete.
 pub(crate) fn write_report(report: &Path, text: &str) -> anyhow::Result<()> {
-    // A pipe or a device takes what is written to it.
-    let is_stream = report.exists() && !report.is_file();
-    let written = match is_stream {
-        true => std::fs::write(report, text),
-        false => replace(report, text),
-    };
-    named(report, written.map_err(|e| Failure::usage(e.to_string())))
-}
-
-/// Puts a text in place of a file, through a temporary one next to it.
-fn replace(file: &Path, text: &str) -> std::io::Result<()> {
-    let folder = file.parent().filter(|f| !f.as_os_str().is_empty());
-    let mut whole = tempfile::Builder::new();
-    whole.prefix(".posenc-onnx-");
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        whole.permissions(std::fs::Permissions::from_mode(0o666));
+    // A pipe or a device takes what is written to it, and a link leads to the file.
+    let is_file = report.symlink_metadata().is_ok_and(|m| m.is_file());
+    if is_file || !report.exists() {
+        let written = write_file(report, text.as_bytes());
+        return written.map_err(|e| Failure::usage(e.to_string()).into());
     }
-    let mut whole = whole.tempfile_in(folder.unwrap_or(Path::new(".")))?;
-    whole.write_all(text.as_bytes())?;
-    whole.persist(file).map_err(|e| e.error)?;
-    Ok(())
+    let written = std::fs::write(report, text);
+    named(report, written.map_err(|e| Failure::usage(e.to_string())))
 }
 
 /// Whether two paths lead to one file: through links, or as two names of it.

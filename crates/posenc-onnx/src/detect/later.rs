@@ -87,33 +87,23 @@ pub(super) fn on_scores(model: &Model, found: &Found) -> Vec<Met> {
     let explained: FxHashSet<usize> = (found.findings.iter().filter(of_scores))
         .flat_map(|finding| finding.sites.iter().copied())
         .collect();
-    let mut known: BTreeMap<ValueId, Option<f64>> = BTreeMap::new();
-    let mut all: Vec<Met> = vec![];
-    for site in found
-        .attention
-        .iter()
-        .filter(|site| !explained.contains(&site.index))
-    {
-        for numbers in meets_scores(graph, &found.classes, site) {
-            let class = found.classes.of_value(numbers);
-            if !class.has(Class::POSITION) && !class.has(Class::LENGTH) {
-                continue;
-            }
-            let change = known.entry(numbers);
-            let change = *change.or_insert_with(|| among_more_keys(model, found, numbers));
-            let is_new = all.iter().all(|met| met.numbers != numbers);
-            let at = graph
-                .uses(numbers)
-                .first()
-                .filter(|_| change.is_some() && is_new);
-            all.extend(at.map(|at| Met {
-                node: at.node,
-                numbers,
-                change,
-            }));
-        }
-    }
-    all
+    let class = |value: ValueId| found.classes.of_value(value);
+    let follows = |v: &ValueId| class(*v).has(Class::POSITION) || class(*v).has(Class::LENGTH);
+    let sites = found.attention.iter();
+    let sites = sites.filter(|site| !explained.contains(&site.index));
+    let met = sites.flat_map(|site| meets_scores(graph, &found.classes, site));
+    // Layers share them.
+    let mut seen = FxHashSet::default();
+    let new = met.filter(|numbers| follows(numbers) && seen.insert(*numbers));
+    let late = new.filter_map(|numbers| {
+        let change = among_more_keys(model, found, numbers)?;
+        Some(Met {
+            node: graph.uses(numbers).first()?.node,
+            numbers,
+            change: Some(change),
+        })
+    });
+    late.collect()
 }
 
 /// By how much numbers change from key to key in a longer sequence, where they do not in the trial run.
@@ -124,10 +114,8 @@ fn among_more_keys(model: &Model, found: &Found, numbers: ValueId) -> Option<f64
     let longer = values.first()?.to_f64()?;
     // A mask may be written as a factor of 0 or 1, with what hides added behind it.
     let graph = model.graph();
-    let multiplies = graph
-        .uses(numbers)
-        .iter()
-        .all(|at| graph.node(at.node).is("Mul"));
+    let mut uses = graph.uses(numbers).iter();
+    let multiplies = uses.all(|at| graph.node(at.node).is("Mul"));
     let is_mask = multiplies && longer.iter().all(|v| *v == 0.0 || *v == 1.0);
     among_keys(&longer).filter(|_| !is_mask)
 }

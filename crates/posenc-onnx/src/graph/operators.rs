@@ -162,3 +162,43 @@ pub(crate) fn is_random(node: &Node) -> bool {
 pub(crate) fn may_attend(node: &Node) -> bool {
     node.is("Softmax") || node.op().ends_with("Attention")
 }
+
+#[cfg(test)]
+mod tests {
+    use posenc_ir::Model;
+
+    use super::*;
+
+    #[test]
+    fn attention_counts_tokens_where_it_reads_lengths() {
+        let counts = |node: &str, rank: usize| {
+            let text = format!(
+                "<ir_version: 10, opset_import: [\"\" : 24, \"com.microsoft\" : 1]> g (float x, int64 m) => (float y) \
+                 {{ y = {node} }}"
+            );
+            let model = Model::parse(&text).unwrap();
+            let (_, node) = model.graph().nodes().next().unwrap();
+            counts_tokens(node, |_| Some(rank))
+        };
+        for (node, rank) in [
+            ("com.microsoft.GroupQueryAttention (x, x, x)", 2),
+            ("com.microsoft.Attention (x, x, x, m)", 1),
+            ("com.microsoft.MultiHeadAttention (x, x, x, x, m)", 1),
+            ("com.microsoft.QAttention (x, x, x, x, x, m)", 1),
+            ("Attention (x, x, x, x, x, x, m)", 1),
+        ] {
+            assert!(counts(node, rank), "{node}");
+        }
+        for (node, rank) in [
+            ("com.microsoft.Attention (x, x, x, m)", 2),
+            ("com.microsoft.Attention (x, x, x)", 1),
+            ("com.microsoft.MultiHeadAttention (x, x, x, x, m)", 2),
+            ("com.microsoft.MultiHeadAttention (x, x, x)", 1),
+            ("com.microsoft.QAttention (x, x, x, x, x, m)", 2),
+            ("Attention (x, x, x, m)", 1),
+            ("Softmax (x)", 1),
+        ] {
+            assert!(!counts(node, rank), "{node} of rank {rank}");
+        }
+    }
+}

@@ -290,9 +290,11 @@ fn replaces_rotations(found: &Found, request: &Request) -> bool {
 mod tests {
     use super::*;
     use crate::detect::{Options, detect};
+    use crate::graph::sketch::{HIDDEN, SIZE, Sketch};
     use crate::prove::testing::fixture;
     use crate::request::LawName;
     use crate::rewrite::rewrite;
+    use posenc_ir::DType;
 
     #[test]
     fn rope_is_inserted_where_a_layer_has_none_and_a_rescale_leaves_it_alone() {
@@ -319,5 +321,54 @@ mod tests {
             ..rope()
         };
         assert_eq!(rotary(Some(scaled)), [0]);
+    }
+
+    /// A layer that rotates queries and keys, with a table on the embeddings or without.
+    fn rotated(has_table: bool) -> Model {
+        let mut s = Sketch::default();
+        let mut x = s.embedded();
+        let positions = s.input("position_ids", DType::I64, &["batch", "sequence"]);
+        if has_table {
+            let table = s.weights(&[40, HIDDEN]);
+            let rows = s.gather(&table, &positions, 0);
+            x = s.op("Add", &[&x, &rows]);
+        }
+        let half = SIZE / 2;
+        let [cos, sin] = [f64::cos, f64::sin].map(|wave: fn(f64) -> f64| {
+            let angle =
+                |i: usize| (i / half) as f64 * 100f64.powf(-((i % half) as f64) / half as f64);
+            s.floats(
+                &[40, half],
+                (0..40 * half).map(|i| wave(angle(i))).collect::<Vec<_>>(),
+            )
+        });
+        let [q, k] = [(); 2].map(|()| {
+            let x = s.headed(&x);
+            s.op("ms.RotaryEmbedding", &[&x, &positions, &cos, &sin])
+        });
+        let v = s.headed(&x);
+        let y = s.weighted(&q, &k, &v);
+        s.model(17, &[&y])
+    }
+
+    #[test]
+    fn rope_alone_is_not_what_a_model_with_another_encoding_has() {
+        let done = |has_table: bool, to: Option<Kind>| {
+            let mut request = Request {
+                to,
+                scale: Some(LawName::Linear.into()),
+                ..Request::default()
+            };
+            request.parameters.factor = Some(2.0);
+            let done = rewrite(&mut rotated(has_table), &request);
+            done.map(|_| ()).map_err(|why| why.to_string())
+        };
+        assert_eq!(done(false, Some(Kind::Rope)), Ok(()));
+        assert_eq!(done(true, None), Ok(()));
+        let why = done(true, Some(Kind::Rope)).unwrap_err();
+        assert!(
+            why.contains("its layers have learned besides rotations"),
+            "{why}"
+        );
     }
 }

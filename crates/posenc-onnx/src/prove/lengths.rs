@@ -169,6 +169,7 @@ fn largest(model: &Model, found: &Found, at: Lengths) -> Option<(ValueId, usize)
 mod tests {
     use super::*;
     use crate::detect::{Options, detect};
+    use crate::prove::testing::fixture;
 
     /// Tokens as vectors of a vocabulary, without attention.
     fn model(vocabulary: usize) -> Model {
@@ -198,5 +199,20 @@ mod tests {
         let why = "verify: length 100000 needs 10000000000 numbers for y, more than the \
                    1073741824 that are run; give shorter `lengths`";
         assert_eq!(at(100_000), Err(why.to_owned()));
+    }
+
+    #[test]
+    fn scores_are_counted_for_all_sequences_and_heads() {
+        let model = fixture("mini/learned");
+        let found = detect(&model, &Options::default());
+        let at = Lengths {
+            batch: 2,
+            sequence: 64,
+            past: 0,
+        };
+        let heads = found.attention[0].heads.unwrap();
+        let scores = 2 * heads * 64 * 64;
+        let is_run = |most| affordable(&model, &found, at, most).is_ok();
+        assert!(is_run(scores) && !is_run(scores - 1));
     }
 }

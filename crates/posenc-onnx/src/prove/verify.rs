@@ -387,3 +387,38 @@ fn held(
     }
     Ok(all)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::prove::testing::{Chosen, Evaluator, fixture};
+
+    /// The report of a model on two runtimes, of which the first refuses it and the second fails where told.
+    fn on_one_of_two(fails: Chosen) -> Result<Verify, VerifyError> {
+        let refusing = Evaluator {
+            refused: Some("attention_mask"),
+            ..Evaluator::default()
+        };
+        let failing = Evaluator {
+            fails: Some(fails),
+            ..Evaluator::default()
+        };
+        let backends: [Box<dyn Backend>; 2] = [Box::new(refusing), Box::new(failing)];
+        let options = VerifyOptions {
+            lengths: vec![1, 9],
+            ..VerifyOptions::default()
+        };
+        verify_with(&fixture("bert/dynamo"), None, &options, &backends, None)
+    }
+
+    #[test]
+    fn a_runtime_that_takes_one_sequence_is_enough() {
+        let is_wide: Chosen = |fed| fed.iter().any(|(_, tensor)| tensor.dims()[0] > 1);
+        let report = on_one_of_two(is_wide).unwrap();
+        assert!(report.ok && !report.runs.is_empty());
+        assert!(report.runs.iter().all(|run| run.batch == 1));
+        let says = |part: &str| report.warnings.iter().any(|w| w.contains(part));
+        assert!(says("run with one sequence"), "{:?}", report.warnings);
+        assert!(on_one_of_two(|_| true).is_err(), "none runs it");
+    }
+}

@@ -245,3 +245,28 @@ fn distances_that_hide_keys_too_are_not_divided() {
         assert!(why.contains("act on something else too"), "{name}: {why}");
     }
 }
+
+#[test]
+fn sinks_stay_where_a_bias_is_divided() {
+    let mut s = Sketch::default();
+    let x = s.embedded();
+    let [q, k, v] = [0; 3].map(|_| s.headed(&x));
+    let k = s.transpose(&k, &[0, 1, 3, 2]);
+    let scores = s.op("MatMul", &[&q, &k]);
+    let bias = line(&mut s);
+    let scores = s.op("Add", &[&scores, &bias]);
+    let d = s.distance();
+    let (zero, low) = (s.int(0), s.float(-1e9));
+    let later = s.op("Greater", &[&d, &zero]);
+    let scores = s.op("Where", &[&later, &low, &scores]);
+    let first = s.slice(&scores, 3, [0, 1, 1]);
+    let (sinks, shape) = (s.weights(&[1, HEADS, 1, 1]), s.op("Shape", &[&first]));
+    let sinks = s.op("Expand", &[&sinks, &shape]);
+    let scores = s.concat(&[&scores, &sinks], 3);
+    let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
+    let weights = s.slice(&weights, 3, [0, -1, 1]);
+    let y = s.op("MatMul", &[&weights, &v]);
+    let model = divided(&s.model(18, &[&y])).unwrap();
+    let quotients = model.graph().nodes().filter(|(_, node)| node.is("Div"));
+    assert_eq!(quotients.count(), 1, "that of the bias alone");
+}
