@@ -107,6 +107,7 @@ impl Tokens {
             values,
             origin: self.past as i64,
             tolerance: 1e-6,
+            has_sink: false,
         })
     }
 

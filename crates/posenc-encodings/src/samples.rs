@@ -21,6 +21,8 @@ pub struct Scores {
     pub origin: i64,
     /// How exactly the graph stores its numbers, as a share of the largest.
     pub tolerance: f64,
+    /// Whether part of the attention goes to no key, so that a softmax sees a constant for each query.
+    pub has_sink: bool,
 }
 
 impl Scores {
@@ -30,6 +32,7 @@ impl Scores {
             values: Array3::zeros((0, 0, 0)),
             origin: 0,
             tolerance: 0.0,
+            has_sink: false,
         }
     }
 
@@ -53,14 +56,16 @@ impl Scores {
             .map(move |(j, v)| (j as i64 - at, v))
     }
 
-    /// Whether every query sees the same number everywhere: no bias, for a softmax.
+    /// Whether every query sees the same number everywhere: no bias, for a softmax. Beside a sink, all
+    /// queries of a head do.
     pub fn is_flat(&self) -> bool {
         let near = 1e-9 * most(self.values.iter());
         (0..self.heads()).all(|h| {
+            let mut first = None;
             (0..self.queries()).all(|i| {
+                first = first.filter(|_| self.has_sink);
                 let mut seen = self.seen(h, i).map(|(_, v)| v);
-                let first = seen.next().unwrap_or(0.0);
-                seen.all(|v| (v - first).abs() <= near)
+                seen.all(|v| (v - *first.get_or_insert(v)).abs() <= near)
             })
         })
     }
@@ -115,13 +120,16 @@ impl Scores {
         )))
     }
 
-    /// The same up to a constant for each query.
+    /// The same up to a constant for each query, where a softmax does not see it.
     ///
     /// # Errors
     /// Where a distance has more than one number.
     pub fn profile(&self) -> Result<BTreeMap<i64, Vec<f64>>, Miss> {
         let anchored = || self.anchored()?.by_distance().ok();
-        self.by_distance().or_else(|why| anchored().ok_or(why))
+        self.by_distance().or_else(|why| match self.has_sink {
+            true => Err(why),
+            false => anchored().ok_or(why),
+        })
     }
 }
 

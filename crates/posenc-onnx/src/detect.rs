@@ -452,12 +452,7 @@ impl Trial {
 
     /// Whether there is no attention, or some over a few keys only.
     fn is_short(&self) -> bool {
-        let keys = |site: &Site| {
-            let dims = self.trace.get(site.key.value).dims.as_deref();
-            dims.and_then(|d| d.get(site.key.lane.sequence))
-                .copied()
-                .unwrap_or(0)
-        };
+        let keys = |site: &Site| site.keys(&self.trace).unwrap_or(0);
         self.attention.iter().map(keys).min().unwrap_or(0) < SHORT
     }
 }

@@ -21,6 +21,7 @@ mod quantized;
 mod repeated;
 mod rows;
 mod runs;
+mod sinks;
 mod softmax;
 #[cfg(test)]
 mod tests;
@@ -76,6 +77,7 @@ fn rules_of(node: &Node) -> [&'static [Rule]; 2] {
             rows::in_pieces,
         ],
         "MatMul" => &[products::of_reversed],
+        "Slice" => &[sinks::in_front],
         "Einsum" => &[layout::einsum, elementwise::einsum],
         "GatherND" => &[rows::gather_nd, rows::gather_each],
         "ScatterND" => &[blocks::written],

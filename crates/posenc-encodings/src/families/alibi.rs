@@ -259,7 +259,8 @@ impl Alibi {
         Ok((alibi.rounded(), error))
     }
 
-    /// The largest difference from the formula, a constant for each query aside.
+    /// The largest difference from the formula, a constant for each query aside where a softmax does not
+    /// see it.
     fn residual(&self, scores: &Scores) -> f64 {
         let mut largest = 0.0f64;
         for head in 0..self.heads {
@@ -269,7 +270,11 @@ impl Alibi {
                 let (low, high) = rest.fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), v| {
                     (a.min(v), b.max(v))
                 });
-                largest = largest.max((high - low) / 2.0);
+                largest = largest.max(match scores.has_sink {
+                    // Of a query that sees no key, these are infinite.
+                    true if low <= high => low.abs().max(high.abs()),
+                    _ => (high - low) / 2.0,
+                });
             }
         }
         largest

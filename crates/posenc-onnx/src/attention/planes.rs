@@ -39,9 +39,7 @@ impl Planes {
         let graph = model.graph();
         let aspects = path.aspects(graph, classes, Aspect::Numbers);
         let signature = self.signatures.region(graph, &path, trace, aspects);
-        let dims = trace.get(site.key.value).dims.as_ref();
-        let keys = dims.and_then(|d| d.get(site.key.lane.sequence)).copied();
-        let key = (signature, site.heads, site.plane, keys);
+        let key = (signature, site.heads, site.plane, site.keys(trace));
         self.known.entry(key).or_insert_with(read).clone()
     }
 }

@@ -62,8 +62,7 @@ pub(crate) fn plane_with(
     let last = [data.ndim().checked_sub(2)?, data.ndim() - 1];
     let bias = by_head(data, site.plane.unwrap_or(last), site.heads)?;
     // A sink adds a column that is no key.
-    let dims = trace.get(site.key.value).dims.as_ref()?;
-    let keys = bias.dim().3.min(*dims.get(site.key.lane.sequence)?);
+    let keys = bias.dim().3.min(site.keys(trace)?);
     let bias = bias.slice_move(ndarray::s![.., .., .., ..keys]);
     let empty = bias.is_empty();
     (!empty).then(|| Plane::new(bias))

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use posenc_encodings::kind::{Form, Stack};
-use posenc_ir::{NodeId, ScopeId, ValueId};
+use posenc_ir::eval::Trace;
+use posenc_ir::{Graph, NodeId, ScopeId, ValueId};
 
 use super::plane::Plane;
 use crate::graph::lane::Lane;
@@ -53,7 +54,29 @@ pub(crate) struct Site {
     pub(crate) bias: Option<Arc<Plane>>,
 }
 
+/// The input of `GroupQueryAttention` that takes a number for each head beside the scores.
+const SINK: usize = 11;
+
 impl Site {
+    /// Whether part of the attention goes to no key; `None` where the sizes of its scores are not known.
+    pub(crate) fn has_sink(&self, graph: &Graph, trace: &Trace) -> Option<bool> {
+        let node = graph.node(self.node);
+        if self.product.is_none() {
+            let smooth = node.int("smooth_softmax").ok().flatten();
+            let is_smooth = smooth.is_some_and(|flag| flag != 0);
+            let is_given = node.op() == "GroupQueryAttention" && node.input(SINK).is_some();
+            return Some(is_smooth || is_given);
+        }
+        let columns = trace.get(self.scores?).dims.as_ref()?;
+        Some(*columns.get(self.plane?[1])? != self.keys(trace)?)
+    }
+
+    /// The number of keys.
+    pub(crate) fn keys(&self, trace: &Trace) -> Option<usize> {
+        let dims = trace.get(self.key.value).dims.as_ref()?;
+        dims.get(self.key.lane.sequence).copied()
+    }
+
     /// Whether the mask makes the order of tokens matter.
     pub(crate) fn is_ordered(&self) -> bool {
         self.mask.causal != Some(false) || self.mask.window.is_some()

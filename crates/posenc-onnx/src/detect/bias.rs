@@ -94,7 +94,9 @@ impl Known {
         let graph = runs.model.graph();
         let found = runs.found;
         let address = site.bias.as_ref().map(|p| Arc::as_ptr(p) as usize);
-        if let (Some(address), Some(plane)) = (address, &site.bias) {
+        // Beside a sink, a number for each query counts.
+        let has_sink = site.has_sink(graph, &found.trace) == Some(true);
+        if let (Some(address), Some(plane), false) = (address, &site.bias, has_sink) {
             let flat = || plane.is_flat();
             if *self.flat.entry(address).or_insert_with(flat) {
                 return None;
@@ -127,7 +129,8 @@ fn read(runs: &mut Runs<'_>, known: &mut KnownRows, site: &Site) -> Verdict {
     let Some(plane) = &site.bias else {
         return unseen(runs, known, site, &entries, &origins);
     };
-    let Some(scores) = scores(plane, site, origins.tolerance()) else {
+    let has_sink = site.has_sink(graph, &found.trace) == Some(true);
+    let Some(scores) = scores(plane, site, (origins.tolerance(), has_sink)) else {
         let why = "it differs between sequences or windows, and not as a mask does";
         let mut bias = unknown(plane, vec![why.to_owned()]);
         // A mask may be in it, which has to stay.
@@ -388,13 +391,14 @@ fn places_of_queries(scores: &Scores) -> Vec<i64> {
     places
 }
 
-fn scores(plane: &Plane, site: &Site, tolerance: f64) -> Option<Scores> {
+fn scores(plane: &Plane, site: &Site, (tolerance, has_sink): (f64, bool)) -> Option<Scores> {
     let past = i64::try_from(plane.past).ok()?;
     Some(Scores {
         values: plane.shared()?,
         // In cross-attention the lengths determine nothing.
         origin: if site.cross { 0 } else { past },
         tolerance,
+        has_sink,
     })
 }
 
@@ -406,11 +410,12 @@ fn longer(runs: &mut Runs<'_>, site: &Site, origins: &Origins) -> Option<Scores>
     let limit = found.limits.iter().map(|l| l.length).min();
     let length = limit.unwrap_or(longest).min(longest);
     let length = length.checked_sub(found.lengths.past)?;
+    let has_sink = site.has_sink(runs.model.graph(), &found.trace) == Some(true);
     if length <= found.lengths.sequence {
         return None;
     }
     let model = runs.model;
     let trace = runs.at(length)?;
     let plane = plane(model, &found.classes, trace, site)?;
-    scores(&plane, site, origins.tolerance()).filter(|s| s.queries() >= length.min(2))
+    scores(&plane, site, (origins.tolerance(), has_sink)).filter(|s| s.queries() >= length.min(2))
 }

@@ -41,7 +41,7 @@ use crate::graph::ports::exchanged::told_apart;
 use crate::graph::ports::{Lengths, Port, Ports, Role};
 use crate::report::SiteCheck;
 use alone::Alone;
-use compared::{Compared, has_sink};
+use compared::Compared;
 use kinds::Kinds;
 use limits::Limits;
 use met::met;
@@ -467,7 +467,7 @@ fn tells_apart(
     let mut findings = found.findings.iter().filter(|f| !is_hidden(f));
     let by_place = |site: &Site| {
         let is_ordered = site.is_ordered() && !alone.each.contains(&site.node);
-        is_ordered && has_sink(site, model, found)
+        is_ordered && site.has_sink(model.graph(), &found.trace) != Some(false)
     };
     found.rotary.iter().any(|rotary| stays(&rotary.site))
         || found.not_rotary.iter().any(|refused| stays(&refused.site))

@@ -14,6 +14,7 @@ mod masked;
 mod qlinear;
 mod quantized;
 mod refused;
+mod sinks;
 
 /// A spelling of something, from the queries and keys `[batch, heads, sequence, size]`.
 type Spelling = fn(&mut Sketch, &str, &str) -> String;

@@ -11,6 +11,7 @@ fn scores(heads: usize, past: usize, of: impl Fn(usize, i64, i64) -> f64) -> Sco
         values: Array3::from_shape_fn((heads, 9, 9 + past), cell),
         origin: past as i64,
         tolerance: 1e-6,
+        has_sink: false,
     }
 }
 
@@ -43,6 +44,17 @@ fn lines_are_read_whatever_constant_each_query_adds() {
         }
     });
     assert_eq!(read(&by_key), want(None));
+    let beside_sinks = Scores {
+        has_sink: true,
+        ..by_key
+    };
+    let why = read(&beside_sinks).unwrap_err();
+    assert!(why.starts_with("a line leaves residuals"), "{why}");
+    let by_distance = Scores {
+        has_sink: true,
+        ..causal(|h, d| SLOPES[h] * d)
+    };
+    assert_eq!(read(&by_distance), want(None));
     let onward = scores(3, 0, |h, i, j| SLOPES[h] * (j - i) as f64);
     assert_eq!(read(&onward), want(Some(false)));
     let symmetric = scores(3, 0, |h, i, j| -SLOPES[h] * (j - i).abs() as f64);

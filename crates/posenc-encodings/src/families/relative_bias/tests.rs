@@ -133,6 +133,7 @@ fn window(rows: usize, columns: usize, prefix: usize, step: usize) -> Scores {
         }),
         origin: 0,
         tolerance: 1e-6,
+        has_sink: false,
     }
 }
 
@@ -186,6 +187,7 @@ fn what_no_window_explains_is_refused() {
         values: Array3::from_shape_fn((2, 16, 16), |(h, i, j)| noise(h + 2 * (i + 16 * j))),
         origin: 0,
         tolerance: 1e-6,
+        has_sink: false,
     };
     let why = RelativeBias::of_window(&random).unwrap_err().why;
     assert_eq!(why, "pairs of equal offset differ in every window");

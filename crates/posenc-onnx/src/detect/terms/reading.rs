@@ -331,14 +331,9 @@ impl<'a> Reader<'a> {
             "the scores have no axes of queries and keys",
         ))?;
         // A sink adds a column that is no key.
-        let keys = self.keys().map_or(data.dim().3, |n| n.min(data.dim().3));
+        let keys = self.site.keys(self.trace);
+        let keys = keys.map_or(data.dim().3, |n| n.min(data.dim().3));
         Ok(data.slice_move(ndarray::s![.., .., .., ..keys]))
-    }
-
-    fn keys(&self) -> Option<usize> {
-        let key = &self.site.key;
-        let dims = self.trace.get(key.value).dims.as_ref()?;
-        dims.get(key.lane.sequence).copied()
     }
 
     fn past(&self, rows: &Array2<Option<i64>>) -> i64 {

@@ -150,6 +150,8 @@ struct Probe<'a> {
     /// The axes of queries and keys in the weights.
     plane: [usize; 2],
     dims: Vec<usize>,
+    /// The number of keys. A sink adds a weight that is that of no key.
+    keys: usize,
     tables: Vec<usize>,
 }
 
@@ -164,6 +166,8 @@ impl<'a> Probe<'a> {
         let fits = plane
             .iter()
             .all(|axis| dims.get(*axis).is_some_and(|n| *n > 1));
+        let weighed = *dims.get(plane[1])?;
+        let keys = site.keys(trace).map_or(weighed, |keys| keys.min(weighed));
         (fits && BUDGET.allows(&dims) && BUDGET.allows(&tables)).then_some(Self {
             model,
             trace,
@@ -172,6 +176,7 @@ impl<'a> Probe<'a> {
             table,
             plane,
             dims,
+            keys,
             tables,
         })
     }
@@ -193,7 +198,7 @@ impl<'a> Probe<'a> {
     }
 
     fn rows(&self) -> Option<Rows> {
-        let (queries, keys) = (self.dims[self.plane[0]], self.dims[self.plane[1]]);
+        let (queries, keys) = (self.dims[self.plane[0]], self.keys);
         // The axis of the output along which weights of one query act at one place.
         let one = self.run(&|i, j| f64::from(u8::from(i == 1 && j == 0)), &|_| 1.0)?;
         let places = |axis: usize| {

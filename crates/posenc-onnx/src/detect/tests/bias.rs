@@ -187,6 +187,45 @@ fn look_alikes_of_lines_are_not_named_so() {
     assert_ne!(found[0].0, Kind::Alibi);
 }
 
+#[test]
+fn beside_sinks_a_number_for_each_query_counts() {
+    let beside = |bias: &dyn Fn(&mut Sketch) -> String| {
+        let mut s = Sketch::default();
+        let x = s.embedded();
+        let [q, k, v] = [0; 3].map(|_| s.headed(&x));
+        let (scores, bias) = (scores(&mut s, &q, &k), bias(&mut s));
+        let scores = s.op("Add", &[&scores, &bias]);
+        let scores = causal(&mut s, &scores);
+        let (first, zero) = (s.slice(&scores, -1, [0, 1, 1]), s.float(0.0));
+        let sinks = s.op("Mul", &[&first, &zero]);
+        let scores = s.concat(&[&scores, &sinks], -1);
+        let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
+        let weights = s.slice(&weights, -1, [0, -1, 1]);
+        let y = s.op("MatMul", &[&weights, &v]);
+        s.model(23, &[&y])
+    };
+    let at = |s: &mut Sketch, axis: i64| {
+        let at = s.range();
+        let at = s.cast(&at, DType::F32);
+        s.unsqueeze(&at, &[axis])
+    };
+    let kinds = |model: &Model| -> Vec<Kind> { named(model).iter().map(|(k, _)| *k).collect() };
+    let by_distance = |s: &mut Sketch| {
+        let far = far(s);
+        sloped(s, SLOPES, &far)
+    };
+    assert_eq!(kinds(&beside(&by_distance)), [Kind::Alibi]);
+    let by_key = move |s: &mut Sketch| {
+        let at = at(s, 0);
+        sloped(s, SLOPES, &at)
+    };
+    assert!(is_unknown(&beside(&by_key)));
+    let by_query = move |s: &mut Sketch| at(s, 1);
+    assert!(is_unknown(&beside(&by_query)));
+    let same = |s: &mut Sketch| s.floats(&[HEADS, 1, 1], SLOPES);
+    assert_eq!(kinds(&beside(&same)), [], "the same for all tokens");
+}
+
 /// Rows of a table `[rows, heads]` as `[heads, sequence, sequence]`.
 fn picked(s: &mut Sketch, table: &str, rows: &str) -> String {
     let bias = s.gather(table, rows, 0);

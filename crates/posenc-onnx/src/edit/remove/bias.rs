@@ -150,7 +150,7 @@ impl SiteShapes<'_> {
     /// Whether the shape of a summand lets it differ from key to key; one that does not has no
     /// effect on a softmax. `None` if the axis of keys in the sum is not known.
     fn varies_by_key(&self, context: &Context<'_>, value: ValueId, sum: ValueId) -> Option<bool> {
-        let all = self.keys(context);
+        let all = self.site.keys(&context.found.trace);
         let known = all.is_some() && self.along(context, sum) == all;
         known.then(|| self.along(context, value).is_some_and(|n| n > 1))
     }
@@ -164,14 +164,8 @@ impl SiteShapes<'_> {
 
     /// Whether a value has a number for each key.
     fn is_by_key(&self, context: &Context<'_>, value: ValueId) -> bool {
-        let all = self.keys(context);
+        let all = self.site.keys(&context.found.trace);
         all.is_some() && self.along(context, value) == all
-    }
-
-    /// The number of keys.
-    fn keys(&self, context: &Context<'_>) -> Option<usize> {
-        let key = &self.site.key;
-        context.dims(key.value)?.get(key.lane.sequence).copied()
     }
 
     /// The length of a value along the axis of keys, counted from the last axis of the scores.

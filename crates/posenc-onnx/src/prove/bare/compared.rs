@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ndarray::{ArrayD, Dimension};
-use posenc_ir::{DType, Model, NodeId, ValueId};
+use posenc_ir::{DType, Model, NodeId};
 use rustc_hash::FxHashSet;
 
 use super::kinds::{Kinds, is_mixed};
@@ -23,9 +23,6 @@ const STRICTER: f64 = 10.0;
 /// one rounding more than in shorter sequences, so twice as far.
 const FEW: usize = 32;
 
-/// The input of `GroupQueryAttention` that takes a number for each head beside the scores.
-const SINK: usize = 11;
-
 /// The comparison of one site after another.
 pub(super) struct Compared<'a> {
     pub(super) runs: [&'a Numbers; 2],
@@ -39,27 +36,6 @@ pub(super) struct Compared<'a> {
     /// The coarsest type in which content is computed.
     pub(super) coarsest: DType,
     pub(super) checks: Vec<SiteCheck>,
-}
-
-/// Whether part of the attention goes to no key.
-pub(super) fn has_sink(site: &Site, model: &Model, found: &Found) -> bool {
-    let node = model.graph().node(site.node);
-    if site.product.is_none() {
-        let is_smooth = node
-            .int("smooth_softmax")
-            .ok()
-            .flatten()
-            .is_some_and(|n| n != 0);
-        return is_smooth || node.op() == "GroupQueryAttention" && node.input(SINK).is_some();
-    }
-    let size =
-        |value: ValueId, axis: usize| found.trace.get(value).dims.as_ref()?.get(axis).copied();
-    let keys = size(site.key.value, site.key.lane.sequence);
-    let columns = site
-        .scores
-        .zip(site.plane)
-        .and_then(|(scores, [_, axis])| size(scores, axis));
-    columns != keys
 }
 
 impl Compared<'_> {
@@ -82,7 +58,8 @@ impl Compared<'_> {
         if site.is_ordered() && !self.alone.contains(&site.node) {
             // How much a query sees of each kind, or of a sink, depends on its place.
             let sequence = (site.place.stack, false);
-            self.kinds.split(sequence, has_sink(site, model, found));
+            let has_sink = site.has_sink(model.graph(), &found.trace);
+            self.kinds.split(sequence, has_sink != Some(false));
         }
         if let (Some(scores), Some([rows, columns])) = (site.scores, site.plane)
             && let Some(scores) = self.runs[0].get(&scores)

@@ -29,7 +29,7 @@ pub(crate) fn choose(
     linear: bool,
 ) -> Option<Placement> {
     let heads = site.heads?;
-    let keys = *context.dims(site.key.value)?.get(site.key.lane.sequence)?;
+    let keys = site.keys(&context.found.trace)?;
     let layout = |stage: usize| {
         let stage = path.stages.get(stage)?;
         let dims = context.dims(stage.value)?;
