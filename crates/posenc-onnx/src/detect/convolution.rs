@@ -11,6 +11,7 @@
 //! layer of its own and stays.
 
 mod reader;
+mod unread;
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -23,7 +24,6 @@ use super::results::Results;
 use super::runs::Runs;
 use crate::detect::finding::{Encoding, Finding};
 use crate::graph::dataflow::Class;
-use crate::graph::mixing::Mixing;
 use crate::graph::operators::{
     is_copy, is_elementwise, is_norm, is_product, is_rearrangement, is_skip_norm,
 };
@@ -38,7 +38,7 @@ const FEW: usize = 48;
 pub(crate) fn find(runs: &mut Runs<'_>, results: &mut Results) {
     let graph = runs.model.graph();
     let is_grouped = |node: &Node| is_convolution(node) && groups(node) > 1;
-    if runs.found.attention.is_empty() || !graph.nodes().any(|(_, node)| is_grouped(node)) {
+    if runs.found.attention.is_empty() || !graph.nodes().any(|(_, node)| is_convolution(node)) {
         return;
     }
     let mut downstream = Downstream::of(runs);
@@ -47,11 +47,9 @@ pub(crate) fn find(runs: &mut Runs<'_>, results: &mut Results) {
     let mut shapes: Vec<Shape> = vec![];
     let mut read: FxHashSet<NodeId> = FxHashSet::default();
     let first = (results.findings.len(), results.no_encodings.len());
-    let sums: Vec<NodeId> = graph
-        .nodes()
-        .filter(|(_, n)| sums(n))
-        .map(|n| n.0)
-        .collect();
+    let has_grouped = graph.nodes().any(|(_, node)| is_grouped(node));
+    let sums = graph.nodes().filter(|(_, n)| has_grouped && sums(n));
+    let sums: Vec<NodeId> = sums.map(|n| n.0).collect();
     for id in sums.into_iter().rev() {
         for slot in 0..2 {
             let Some(branch) = Branch::of(runs, id, slot) else {
@@ -106,57 +104,12 @@ pub(crate) fn find(runs: &mut Runs<'_>, results: &mut Results) {
             });
         }
     }
-    let unread = not_read(runs, &read, &mut downstream);
     results.findings[first.0..].reverse();
     results.no_encodings[first.1..].reverse();
-    results.not_evaluated.extend(unread);
+    unread::find(runs, results, &read, &mut downstream);
     results
         .not_evaluated
         .extend(ambiguous(graph, &layers, &shapes));
-}
-
-/// Grouped convolutions over tokens that are added to content which is not seen to be their input, a
-/// sentence each: they may encode position.
-fn not_read(runs: &Runs<'_>, read: &FxHashSet<NodeId>, downstream: &mut Downstream) -> Vec<String> {
-    let graph = runs.model.graph();
-    let over_tokens = runs.found.mixers.iter();
-    let over_tokens = over_tokens.filter(|m| m.mixing == Mixing::Convolution);
-    let mut all = vec![];
-    for id in over_tokens.map(|m| m.node) {
-        let node = graph.node(id);
-        let is_grouped = is_convolution(node) && groups(node) > 1;
-        if is_grouped
-            && !read.contains(&id)
-            && is_summed(runs, id)
-            && !downstream.sites(graph, id).is_empty()
-        {
-            all.push(format!(
-                "{}: this convolution may encode position: what it is added to was not read",
-                graph.place(id)
-            ));
-        }
-    }
-    all
-}
-
-/// Whether what a convolution gives is added to content, with no product before.
-fn is_summed(runs: &Runs<'_>, id: NodeId) -> bool {
-    let graph = runs.model.graph();
-    let mut stack: Vec<ValueId> = graph.node(id).outputs().iter().flatten().copied().collect();
-    let mut seen = FxHashSet::default();
-    while let Some(value) = stack.pop() {
-        for at in graph.uses(value) {
-            let node = graph.node(at.node);
-            let content = runs.found.classes.content(node).count();
-            if sums(node) && content > 1 {
-                return true;
-            }
-            if passes(node) && seen.len() < FEW && seen.insert(at.node) {
-                stack.extend(node.outputs().iter().flatten());
-            }
-        }
-    }
-    false
 }
 
 /// Layers repeat; one alone, or one like an encoding elsewhere, may be an encoding: a sentence each.
@@ -350,19 +303,11 @@ fn passes(node: &Node) -> bool {
 /// one token.
 fn shape(runs: &Runs<'_>, branch: &Branch) -> Option<Shape> {
     let node = runs.model.graph().node(*branch.convolutions.last()?);
-    let slot = match node.op() {
-        "QLinearConv" => 3,
-        _ => 1,
-    };
-    let weight = runs.found.trace.get(node.input(slot)?).dims.as_deref()?;
-    let [channels, members, taps @ ..] = weight else {
+    let weight = weight(runs, node)?;
+    let [channels, members, ..] = weight else {
         return None;
     };
-    let kernel = match (node.op(), weight) {
-        // Channels are last: `[out, taps, …, members]`.
-        ("NhwcConv" | "NhwcFusedConv", [_, taps @ .., _]) => taps,
-        _ => taps,
-    };
+    let kernel = kernel(node, weight);
     let groups = groups(node);
     let equal = matches!(node.op(), "NhwcConv" | "NhwcFusedConv") || members * groups == *channels;
     (equal && kernel.iter().any(|n| *n > 1)).then(|| Shape {
@@ -372,6 +317,24 @@ fn shape(runs: &Runs<'_>, branch: &Branch) -> Option<Shape> {
         },
         is_depthwise: groups == *channels,
     })
+}
+
+/// The dimensions of the weight of a convolution.
+fn weight<'a>(runs: &'a Runs<'_>, node: &Node) -> Option<&'a [usize]> {
+    let slot = match node.op() {
+        "QLinearConv" => 3,
+        _ => 1,
+    };
+    runs.found.trace.get(node.input(slot)?).dims.as_deref()
+}
+
+/// The taps of a convolution, by the dimensions of its weight.
+fn kernel<'a>(node: &Node, weight: &'a [usize]) -> &'a [usize] {
+    match (node.op(), weight) {
+        // Channels are last: `[out, taps, …, members]`.
+        ("NhwcConv" | "NhwcFusedConv", [_, taps @ .., _]) | (_, [_, _, taps @ ..]) => taps,
+        _ => &[],
+    }
 }
 
 /// The attention sites that the outputs of nodes flow into.

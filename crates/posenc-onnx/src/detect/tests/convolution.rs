@@ -1,3 +1,5 @@
+mod unread;
+
 use super::*;
 use crate::detect::finding::Encoding;
 use posenc_encodings::families::conv::Conv;
@@ -227,34 +229,6 @@ fn convolutions_are_encodings_where_they_are_added_to_their_input() {
             })
         });
         assert_eq!(got, want.iter().collect::<Vec<_>>(), "{}", case.name);
-    }
-}
-
-#[test]
-fn a_convolution_that_is_added_to_what_is_not_read_as_its_input_is_named() {
-    let named = |embed: fn(&mut Sketch, String) -> String| {
-        let model = model(&Form {
-            rotated: |s, x, _| s.headed(x),
-            embed,
-            ..Form::default()
-        });
-        let all = found(&model).not_evaluated;
-        all.iter()
-            .filter(|why| why.contains("what it is added to was not read"))
-            .count()
-    };
-    let one = named(|s, x| {
-        let other = s.input("other", DType::F32, &["batch", "sequence", "24"]);
-        let t = transposed(s, &x);
-        let y = convolved(s, &t, 4, 5);
-        let y = transposed(s, &y);
-        s.op("Add", &[&other, &y])
-    });
-    assert_eq!(one, 1);
-    for case in cases() {
-        // Each is read, or is no convolution of groups that a sum follows.
-        let is_other = case.name == "its input taken from zero";
-        assert_eq!(named(case.embed), usize::from(is_other), "{}", case.name);
     }
 }
 
