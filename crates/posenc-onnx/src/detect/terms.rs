@@ -108,6 +108,11 @@ fn at_site(
             }
             continue;
         }
+        if meeting.is_picked {
+            let why = "content picks which of its products with vectors joins the scores";
+            unread.push(unknown(meeting.vectors, why.to_owned()));
+            continue;
+        }
         match known.read(runs, site, &joins, meeting) {
             Ok(one) => met.push(one),
             Err(ReadError::Everywhere) => {

@@ -24,6 +24,8 @@ pub(crate) struct Meeting {
     pub(crate) vectors: Use,
     /// What is read of vectors: from the operand back through what only moves and picks rows.
     pub(crate) chain: Vec<ValueId>,
+    /// Whether content picks which of the products join the scores.
+    pub(crate) is_picked: bool,
 }
 
 /// What joins the scores of a site.
@@ -65,8 +67,8 @@ pub(crate) fn joins(graph: &Graph, classes: &Classes, trace: &Trace, site: &Site
         };
         let (mut met, mut why) = (false, "it is not computed from a product with content");
         let mut seen = FxHashSet::default();
-        let mut stack = vec![value];
-        while let Some(value) = stack.pop() {
+        let mut stack = vec![(value, false)];
+        while let Some((value, is_picked)) = stack.pop() {
             if !seen.insert(value) {
                 continue;
             }
@@ -85,18 +87,24 @@ pub(crate) fn joins(graph: &Graph, classes: &Classes, trace: &Trace, site: &Site
                     Some(meeting) if joins.meetings.iter().all(|m| m.node != id) => {
                         met = true;
                         joins.picks.extend(picks(graph, &meeting.chain));
-                        joins.meetings.push(meeting);
+                        joins.meetings.push(Meeting {
+                            is_picked,
+                            ..meeting
+                        });
                     }
                     Some(_) => met = true,
                     None => why = "it is a product of content with content",
                 }
                 continue;
             }
-            if node.domain().is_empty() && matches!(node.op(), "Gather" | "GatherElements") {
-                joins.picks.extend(node.input(1).filter(|v| !content(*v)));
-            }
+            let picks =
+                node.domain().is_empty() && matches!(node.op(), "Gather" | "GatherElements");
+            let index = node.input(1).filter(|_| picks);
+            joins.picks.extend(index.filter(|v| !content(*v)));
+            let is_picked = is_picked || index.is_some_and(content);
             let inputs = crate::graph::region::reads(graph, id).into_iter();
-            stack.extend(inputs.filter(|v| content(*v)));
+            let inputs = inputs.filter(|v| content(*v));
+            stack.extend(inputs.map(|v| (v, is_picked)));
         }
         if !met {
             joins.others.push((join, why));
@@ -128,6 +136,7 @@ fn meeting(graph: &Graph, classes: &Classes, trace: &Trace, id: NodeId) -> Optio
         features: (0..own.len()).filter(summed).collect(),
         vectors,
         chain: chain(graph, trace, node.input(1 - slot)?),
+        is_picked: false,
     })
 }
 

@@ -202,6 +202,27 @@ fn what_weights_gather_and_cannot_be_read_is_unknown() {
 }
 
 #[test]
+fn values_by_distance_are_found_beside_a_sink() {
+    let mut s = Sketch::default();
+    let x = s.embedded();
+    let [q, k, v] = [0; 3].map(|_| s.headed(&x));
+    let scores = scores(&mut s, &q, &k);
+    let sink = s.slice(&scores, -1, [0, 1, 1]);
+    let scores = s.concat(&[&scores, &sink], -1);
+    let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
+    let weights = s.slice(&weights, -1, [0, -1, 1]);
+    let y = s.op("MatMul", &[&weights, &v]);
+    let index = clipped(&mut s, [-CLIP, CLIP], CLIP);
+    let table = s.weights(&[ROWS, SIZE]);
+    let vectors = s.gather(&table, &index, 0);
+    let equation = [("equation", A::Text("bhij,ijd->bhid"))];
+    let more = s.with("Einsum", &[&weights, &vectors], &equation);
+    let y = s.op("Add", &[&y, &more]);
+    let found = found(&s.model(18, &[&y]));
+    assert_eq!(reported(&found), shaw(json!(4), [false, true, false]));
+}
+
+#[test]
 fn values_by_distance_are_found_after_a_softmax_of_their_own() {
     let mut s = Sketch::default();
     let x = s.embedded();
@@ -276,7 +297,7 @@ fn keys_and_queries_that_meet_opposite_distances_are_unknown() {
 
 #[test]
 fn vectors_by_no_distance_are_unknown() {
-    let cases: [(&str, Term); 3] = [
+    let cases: [(&str, Term); 4] = [
         ("by key position", |s, scores, q, _| {
             let table = s.weights(&[30, SIZE]);
             let at = s.range();
@@ -291,6 +312,18 @@ fn vectors_by_no_distance_are_unknown() {
             let last = s.int(ROWS as i64 - 1);
             let index = s.op("Min", &[&index, &last]);
             meets(s, scores, q, &index, QUERY)
+        }),
+        ("by sums of gates of content", |s, scores, q, _| {
+            let table = s.weights(&[SIZE, ROWS]);
+            let all = s.op("MatMul", &[q, &table]);
+            let gates = s.op("Sigmoid", &[scores]);
+            let axis = s.int(-1);
+            let places = s.op("CumSum", &[&gates, &axis]);
+            let last = s.float(ROWS as f64 - 1.0);
+            let places = s.op("Min", &[&places, &last]);
+            let places = s.cast(&places, DType::I64);
+            let term = s.with("GatherElements", &[&all, &places], &[("axis", A::Int(-1))]);
+            s.op("Add", &[scores, &term])
         }),
         ("content that acts out of proportion", |s, scores, q, _| {
             let index = clipped(s, [-CLIP, CLIP], CLIP);
