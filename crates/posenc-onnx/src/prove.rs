@@ -9,6 +9,7 @@
 //!
 //! A comparison never passes by default: NaN, an empty output and another shape are failures.
 
+mod angles;
 pub(crate) mod bare;
 pub(crate) mod bisect;
 pub(crate) mod bound;

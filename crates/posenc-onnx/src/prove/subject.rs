@@ -4,6 +4,7 @@ use posenc_ir::{DType, Model};
 use posenc_runtime::{Optimization, Session};
 
 use super::VerifyError;
+use super::angles::Angles;
 use super::feeds::vocabulary;
 use super::options::VerifyOptions;
 use super::run::{RuntimeTarget, Source};
@@ -18,6 +19,8 @@ pub(crate) struct Subject<'a> {
     pub(crate) model: &'a Model,
     pub(crate) found: &'a Found,
     pub(crate) tolerance: Tolerance,
+    /// The angles of its rotations, where the options leave the tolerance to their type.
+    pub(crate) angles: Angles,
     /// Whether it computes in integers of 8 bits or fewer, or its matrices are stored so.
     pub(crate) is_quantized: bool,
     /// The number of tokens that it knows, where a table says that.
@@ -33,6 +36,10 @@ impl<'a> Subject<'a> {
     ) -> Result<Self, VerifyError> {
         Ok(Self {
             tolerance: tolerance(model, found, options),
+            angles: match options.atol {
+                Some(_) => Angles::default(),
+                None => Angles::of(model, found),
+            },
             is_quantized: is_quantized(model, found),
             vocabulary: found
                 .ports

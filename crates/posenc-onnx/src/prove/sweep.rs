@@ -187,7 +187,7 @@ impl<'a> Sweep<'a> {
             return vec![];
         }
         let judge = Judge {
-            tolerance: self.tolerance(),
+            tolerance: self.tolerance(point.at),
             noise: self.noise.get(index),
             vocabulary: self.subject.vocabulary,
         };
@@ -210,10 +210,12 @@ impl<'a> Sweep<'a> {
         all
     }
 
-    /// The wider of the tolerances of the two models.
-    fn tolerance(&self) -> Tolerance {
-        let (a, b) = (self.subject.tolerance, self.other.map(|o| o.tolerance));
-        let b = b.unwrap_or(a);
+    /// The wider of the tolerances of the two models, in a run of these lengths.
+    fn tolerance(&self, at: Lengths) -> Tolerance {
+        let last = (at.past + at.sequence).saturating_sub(1);
+        let of = |subject: &Subject<'_>| subject.angles.widen(subject.tolerance, last);
+        let a = of(self.subject);
+        let b = self.other.map_or(a, of);
         Tolerance {
             atol: a.atol.max(b.atol),
             rtol: a.rtol.max(b.rtol),

@@ -115,17 +115,15 @@ fn differences(rest: &mut Rest, asked: &Asked, [again, out, original]: [&Model; 
     let is_rounded = |e: &&Entry| asked.has_tensors && is_near(e);
     let own = found.metadata.iter().filter(is_own);
     for entry in entries.chain(own.filter(|e| !is_rounded(e))) {
-        let side = |text: &Option<String>| match text {
-            Some(text) if text.len() < 80 => text.clone(),
-            Some(_) => "another".to_owned(),
-            None => "none".to_owned(),
+        let short = |text: &Option<String>| match text {
+            Some(text) if text.len() < 80 => Some(text.clone()),
+            Some(_) => None,
+            None => Some("none".to_owned()),
         };
-        let why = format!(
-            "{} is {}, not {}",
-            entry.key,
-            side(&entry.b),
-            side(&entry.a)
-        );
+        let why = match (short(&entry.a), short(&entry.b)) {
+            (Some(again), Some(own)) => format!("{} is {own}, not {again}", entry.key),
+            _ => format!("{} is not what the same rewrite writes", entry.key),
+        };
         held.failure(&entry.key, "original", why);
     }
 }
