@@ -5,6 +5,7 @@ mod find;
 mod folded;
 pub(crate) mod frontier;
 mod fused;
+pub(crate) mod heads;
 pub(crate) mod keys;
 pub(crate) mod latents;
 pub(crate) mod left_out;

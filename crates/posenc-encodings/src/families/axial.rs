@@ -16,6 +16,13 @@ use crate::layout::Layout;
 use crate::params::Params;
 use crate::round::to_digits;
 
+/// The least rotation from one patch to the next, in radians, that is told from rounding: sines near 0 are
+/// stored precisely in every type.
+const SLOWEST: f64 = 1e-6;
+
+/// The largest share of its rotation along one axis by which a pair may seem to rotate along the other.
+const OTHER: f64 = 0.05;
+
 /// A rotation by rows and columns.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axial {
@@ -149,6 +156,7 @@ fn steps(
                 _ => place(y, x + 1),
             };
             let first = between(place(0, 0), next(0, 0));
+            let mut sum = 0.0;
             for y in 0..high {
                 for x in 0..wide {
                     let (c, s) = between(place(y, x), next(y, x));
@@ -157,15 +165,20 @@ fn steps(
                         return None;
                     }
                     fit = fit.max(off);
+                    // How far this is from the first, whatever the first is near to.
+                    sum += (s * first.0 - c * first.1).atan2(c * first.0 + s * first.1);
                 }
             }
-            Some(first.1.atan2(first.0))
+            Some(first.1.atan2(first.0) + sum / (high * wide) as f64)
         };
         let (down, across) = (along(0)?, along(1)?);
-        steps.push(match (down.abs() > LOOSE, across.abs() > LOOSE) {
-            (true, false) => (0, down),
-            (false, true) => (1, across),
-            _ => return None,
+        let (most, least) = (down.abs().max(across.abs()), down.abs().min(across.abs()));
+        if most < SLOWEST || least > OTHER * most {
+            return None;
+        }
+        steps.push(match down.abs() > across.abs() {
+            true => (0, down),
+            false => (1, across),
         });
     }
     let has = |axis: usize| steps.iter().any(|s| s.0 == axis);
@@ -234,6 +247,41 @@ mod tests {
             assert!((got.theta.unwrap() - 100.0).abs() < 1e-6);
             assert!(fit < 1e-12);
         }
+    }
+
+    #[test]
+    fn pairs_that_rotate_slowly_are_read() {
+        let of = |axis: usize| {
+            let frequencies = (0..16).map(|i| 1e4f64.powf(-f64::from(i) / 16.0));
+            frequencies.map(move |f| (axis, f))
+        };
+        let slow = axial(&of(0).chain(of(1)).collect::<Vec<_>>());
+        let mut stored = rotations(&slow, [0.0, 0.0]);
+        let (got, _) = Axial::identify(&stored, 64).unwrap();
+        assert_eq!((got.grid, got.prefix), ([3, 4], 2));
+        assert!((got.theta.unwrap() - 1e4).abs() < 1e-2);
+        for half in [false, true] {
+            let round = |x: f64| match half {
+                true => half::f16::from_f64(x).to_f64(),
+                false => f64::from(x as f32),
+            };
+            stored.cos.mapv_inplace(round);
+            stored.sin.mapv_inplace(round);
+            let (got, _) = Axial::identify(&stored, 64).unwrap();
+            assert_eq!(
+                (got.grid, got.prefix),
+                ([3, 4], 2),
+                "half precision: {half}"
+            );
+        }
+        // The slowest pair by the sum of row and column.
+        let mut both = rotations(&slow, [0.0, 0.0]);
+        for t in 2..14 {
+            let angle = 1e-4 * ((t - 2) / 4 + (t - 2) % 4) as f64;
+            both.cos[[t, 31]] = angle.cos();
+            both.sin[[t, 31]] = angle.sin();
+        }
+        assert!(Axial::identify(&both, 64).is_none());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use posenc_ir::eval::Trace;
 use posenc_ir::{Graph, Model, NodeId, ScopeId, ValueId};
 
+use crate::attention::heads;
 use crate::attention::keys::{per_token, trace_back};
 use crate::attention::site::{Operand, Site};
 use crate::graph::bodies::{holder, scan_axis, states};
@@ -39,7 +40,10 @@ pub(crate) fn describe(
         && let (Some(d), Some(batch)) = (dims(site.query.value), sequences)
         && let Some(all) = per_token(&d, &site.query.lane)
     {
-        let heads = match ports.first(Role::Tokens) {
+        let split = heads::split(graph, trace, &site.query);
+        let split = split.map(|axes| axes.into_iter().map(|axis| d[axis]).product());
+        let split = split.filter(|heads: &usize| all.is_multiple_of((*heads).max(1)));
+        let heads = split.or_else(|| match ports.first(Role::Tokens) {
             // As long as the input, and so no part of it.
             Some(port)
                 if dims(port.value)
@@ -49,7 +53,7 @@ pub(crate) fn describe(
             }
             // Windows of a picture, or blocks of tokens, precede the heads, as more sequences.
             _ => lead(graph, trace, &site.query, |h| all.is_multiple_of(h * batch)),
-        };
+        });
         // A batch of one may be written into sizes that were declared open.
         let baked = !all.is_multiple_of(batch);
         site.heads = Some(heads.unwrap_or(if baked { all } else { all / batch }));

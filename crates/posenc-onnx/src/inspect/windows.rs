@@ -164,6 +164,9 @@ fn window(mask: &Value, is_open: bool) -> Option<usize> {
     let is_bool = mask.dtype == Some(DType::Bool);
     let mut numbers: ArrayD<f64> = mask.to_f64()?;
     while numbers.ndim() > 2 {
+        if numbers.is_empty() {
+            return None;
+        }
         numbers = numbers.index_axis_move(Axis(0), 0);
     }
     let numbers = numbers.into_dimensionality::<ndarray::Ix2>().ok()?;

@@ -1,11 +1,11 @@
-//! Checks the order of sequences and heads. Numbers for each head are aligned with the last axes
-//! apart from queries and keys, so the axis of sequences has to be before the axes of heads.
+//! Checks the order of sequences, windows and heads. Numbers for each head are aligned with the last axes
+//! apart from queries and keys, so the axes of sequences and windows have to be before those of heads.
 
 use posenc_ir::ValueId;
 use rustc_hash::FxHashSet;
 
 use super::path::ScorePath;
-use crate::attention::Site;
+use crate::attention::{Site, heads};
 use crate::detect::context::Context;
 use crate::edit::insert::axes::batch_axis;
 use crate::error::RewriteError;
@@ -21,16 +21,34 @@ pub(crate) fn check(
     site: &Site,
     path: &ScorePath,
 ) -> Result<(), RewriteError> {
-    let Some((product, batch)) = site.product.zip(of_product(context, site)) else {
+    let Some(product) = site.product else {
         return Ok(());
     };
+    let batch = batch_axis(context, site.query.value, &site.query.lane);
+    let batch = batch.and_then(|batch| in_product(context, site, batch));
+    let heads = heads::split(context.graph(), &context.found.trace, &site.query);
+    let heads = heads.map(|axes| {
+        let axes = axes.into_iter();
+        axes.map(|axis| in_product(context, site, axis))
+            .collect::<Vec<_>>()
+    });
     for stage in &path.stages {
         let dims = context.dims(stage.value).unwrap_or_default();
         let origin = |axis: &usize| before(context, &path.main, product, stage.value, *axis);
-        let mut lead = (0..dims.len()).filter(|a| !stage.plane.contains(a));
-        let found = lead.find(|axis| origin(axis) == Some(batch));
-        if found.is_some_and(|batch| !is_first(site, dims, stage.plane, batch)) {
+        let lead: Vec<usize> = (0..dims.len())
+            .filter(|a| !stage.plane.contains(a))
+            .collect();
+        let found = lead.iter().find(|axis| origin(axis) == batch);
+        let found = found.filter(|_| batch.is_some());
+        if found.is_some_and(|batch| !is_first(site, dims, stage.plane, *batch)) {
             return Err(refused(context, site));
+        }
+        let Some(heads) = &heads else { continue };
+        let mut behind = lead.iter().filter(|axis| dims[**axis] > 1);
+        let is_head = |axis: &usize| origin(axis).is_some_and(|own| heads.contains(&Some(own)));
+        if behind.any(|axis| is_head(axis)) && behind.any(|axis| !is_head(axis)) {
+            let why = "an axis of windows behind the axis of heads is not supported yet";
+            return Err(context.refuse(site.node, why));
         }
     }
     Ok(())
@@ -62,14 +80,13 @@ fn is_first(site: &Site, dims: &[usize], plane: [usize; 2], batch: usize) -> boo
     site.heads.is_none_or(|heads| after.is_multiple_of(heads))
 }
 
-/// The axis of sequences in the product of queries and keys.
-fn of_product(context: &Context<'_>, site: &Site) -> Option<usize> {
-    let batch = batch_axis(context, site.query.value, &site.query.lane)?;
+/// The axis of the product of queries and keys that is an axis of the queries.
+fn in_product(context: &Context<'_>, site: &Site, axis: usize) -> Option<usize> {
     let (graph, trace) = (context.graph(), &context.found.trace);
     let (id, _) = graph.producer(site.product?)?;
     let letters = Letters::of(graph, trace, id)?;
     let slot = usize::from(graph.node(id).input(0) != Some(site.query.value));
-    let letter = letters.operands.get(slot)?.get(batch)?;
+    let letter = letters.operands.get(slot)?.get(axis)?;
     letters.result.iter().position(|c| c == letter)
 }
 
