@@ -10,7 +10,6 @@ use crate::attention::stream::around;
 use crate::detect::branches::Branch;
 use crate::detect::context::Context;
 use crate::detect::{Found, detect};
-use crate::edit::extend_buffers::extend_buffers;
 use crate::edit::{insert, remove};
 use crate::error::RewriteError;
 use crate::plan::change::swap_plan;
@@ -136,7 +135,7 @@ fn swap_branch(model: &Model, branch: &Branch, plan: SwapPlan) -> Result<Swapped
     let mut out = model.graph().emitter(model.graph().main(), "posenc");
     remove::remove(&mut out, &context, &plan)?;
     let kept = insert::preserve(&mut out, &context, &plan)?;
-    let (bare, removed) = model.clone().with_patch(out.finish())?;
+    let (bare, mut removed) = model.clone().with_patch(out.finish())?;
     let found = detect(&bare, options);
     let before = context;
     let context = Context {
@@ -147,29 +146,28 @@ fn swap_branch(model: &Model, branch: &Branch, plan: SwapPlan) -> Result<Swapped
     tokens::check(&before, &context, &plan)?;
     check_forks(&before, &plan)?;
     check_caches(&before, &plan)?;
+    // Before the new encoding is inserted, so that both graphs of the proof run at the new lengths.
+    let Revealed {
+        model: bare,
+        found,
+        extended,
+    } = match plan.max_length {
+        Some(wanted) => with_revealed(bare, found, options, wanted, &mut removed)?,
+        None => Revealed::of(bare, found),
+    };
+    let context = Context {
+        model: &bare,
+        found: &found,
+    };
     let axes = insert::Axes::new(&context);
     let insert = |plan: &SwapPlan| -> Result<_, RewriteError> {
         let mut out = bare.graph().emitter(bare.graph().main(), "posenc");
         insert::insert(&mut out, &axes, plan, kept.clone())?;
-        let extended = match plan.max_length {
-            Some(wanted) => extend_buffers(&mut out, &[context], wanted, &[])?,
-            None => 0,
-        };
-        let (next, mut inserted) = bare.clone().with_patch(out.finish())?;
+        let (next, inserted) = bare.clone().with_patch(out.finish())?;
         let found = detect(&next, options);
-        let mut done = match plan.max_length {
-            Some(wanted) => with_revealed(next, found, options, wanted, &mut inserted)?,
-            None => Revealed::of(next, found),
-        };
-        done.extended += extended;
-        Ok((done, inserted))
+        Ok(((next, found), inserted))
     };
-    let (done, inserted) = insert(&plan)?;
-    let Revealed {
-        model: next,
-        found: after,
-        extended,
-    } = done;
+    let ((next, after), inserted) = insert(&plan)?;
     let last = Context {
         model: &next,
         found: &after,
@@ -181,8 +179,7 @@ fn swap_branch(model: &Model, branch: &Branch, plan: SwapPlan) -> Result<Swapped
     let (swapped, proven) = if random == plan.groups {
         ((next.clone(), after.clone()), inserted.clone())
     } else {
-        let (random, proven) = insert(&plan.with(random.clone()))?;
-        ((random.model, random.found), proven)
+        insert(&plan.with(random.clone()))?
     };
     let proof = Proof {
         plan: plan.with(random),
