@@ -163,9 +163,9 @@ fn rows_by_position(longer: &mut Longer<'_>, node: &Node) -> Option<(ValueId, us
                 let dims = trace.get(table).dims.as_ref()?;
                 dims.get(axis).copied()
             });
-            longer.overruns(index, then.unwrap_or(rows), length)
+            longer.overruns((index, at.tokens), then.unwrap_or(rows), length)
         }
-        false => !longer.bends(index) || longer.overruns(index, rows, length),
+        false => !longer.bends(index) || longer.overruns((index, at.tokens), rows, length),
     };
     ends.then_some((table, length))
 }

@@ -10,6 +10,9 @@ use crate::graph::dataflow::Class;
 /// Elements that a value of a longer run may have: indices of pairs, but no weights.
 const LONG: Budget = Budget { elements: 1 << 18 };
 
+/// Where each token has at least so many numbers of the input, these are samples.
+const SAMPLES: usize = 4;
+
 /// The most longer runs.
 const RUNS: usize = 8;
 
@@ -101,9 +104,20 @@ impl<'a> Longer<'a> {
     }
 
     /// Whether a sequence longer than `length` reads beyond the rows; where that cannot be run,
-    /// yes.
-    pub(super) fn overruns(&mut self, index: ValueId, rows: usize, length: usize) -> bool {
+    /// yes. The index has so many `tokens` in the trial run.
+    pub(super) fn overruns(
+        &mut self,
+        (index, tokens): (ValueId, usize),
+        rows: usize,
+        length: usize,
+    ) -> bool {
         let beyond = |v: &i64| *v < 0 || usize::try_from(*v).is_ok_and(|v| v >= rows);
+        let trial = self.runs.found.lengths.sequence;
+        // Many samples of sound make one token.
+        let length = match tokens.checked_mul(SAMPLES) {
+            Some(few) if few <= trial => (length + 1).saturating_mul(trial).div_ceil(tokens),
+            _ => length,
+        };
         let trace = self.beyond(length);
         match trace.and_then(|t| t.get(index).to_i64()) {
             Some(numbers) => numbers.iter().any(beyond),
