@@ -122,7 +122,13 @@ fn to_alibi(last: i64, max_length: Option<usize>) -> Result<Rewrite, String> {
 
 #[test]
 fn buffers_behind_others_are_made_longer_too() {
-    for (wanted, changed, end) in [(None, 0, 16), (Some(12), 0, 16), (Some(40), 2, 40)] {
+    for (wanted, changed, end) in [
+        (None, 0, 16),
+        (Some(12), 0, 16),
+        (Some(40), 2, 40),
+        // The formula is compared at more tokens than the old buffers hold.
+        (Some(512), 2, 512),
+    ] {
         let report = to_alibi(15, wanted).unwrap();
         assert_eq!(report.edits[0].initializers_changed, changed, "{wanted:?}");
         assert_eq!(report.limits.after[0].length, end, "{wanted:?}");
