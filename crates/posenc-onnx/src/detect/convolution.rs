@@ -10,30 +10,25 @@
 //! that mixes neighbours in place of attention, and that again and again, the convolution is a
 //! layer of its own and stays.
 
+mod downstream;
+mod operators;
 mod reader;
 mod unread;
 
-use std::collections::BTreeSet;
-use std::rc::Rc;
-
 use posenc_ir::{Graph, Node, NodeId, Use, ValueId};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 
 use super::found::Refused;
 use super::results::Results;
 use super::runs::Runs;
 use crate::detect::finding::{Encoding, Finding};
 use crate::graph::dataflow::Class;
-use crate::graph::operators::{
-    is_copy, is_elementwise, is_norm, is_product, is_rearrangement, is_skip_norm,
-};
+use crate::graph::operators::{is_copy, is_product, is_rearrangement};
+use downstream::Downstream;
+use operators::{FEW, groups, is_convolution, kernel, passes, sums, weight};
 use posenc_encodings::families::conv::Conv;
 use posenc_encodings::kind::Form;
 use reader::Readers;
-
-/// Nodes between an addition and the input of its convolution: a norm in parts and an activation
-/// in parts are few.
-const FEW: usize = 48;
 
 pub(crate) fn find(runs: &mut Runs<'_>, results: &mut Results) {
     let graph = runs.model.graph();
@@ -260,45 +255,6 @@ fn origins(graph: &Graph, value: ValueId) -> Vec<ValueId> {
     origins
 }
 
-/// Whether a node adds its first two inputs; norms may do that themselves.
-fn sums(node: &Node) -> bool {
-    node.is("Add") || is_skip_norm(node)
-}
-
-fn is_convolution(node: &Node) -> bool {
-    match node.domain() {
-        "" => matches!(node.op(), "Conv" | "ConvInteger" | "QLinearConv"),
-        "com.microsoft" => matches!(
-            node.op(),
-            "FusedConv" | "NhwcConv" | "NhwcFusedConv" | "QLinearConv"
-        ),
-        _ => false,
-    }
-}
-
-fn groups(node: &Node) -> usize {
-    let set = node.int("group").ok().flatten();
-    set.and_then(|n| usize::try_from(n).ok()).unwrap_or(1)
-}
-
-/// Activations, norms, crops, rounding and changes of shape.
-fn passes(node: &Node) -> bool {
-    let op = node.op();
-    match node.domain() {
-        "" => {
-            is_elementwise(op)
-                || op.starts_with("Reduce")
-                || is_rearrangement(op)
-                || matches!(op, "Expand" | "Slice" | "Pad" | "DynamicQuantizeLinear")
-                || matches!(op, "Gelu" | "Elu" | "LeakyRelu" | "Softplus")
-                || matches!(op, "HardSwish" | "HardSigmoid" | "Mish" | "Swish" | "Selu")
-                || is_norm(node)
-        }
-        "com.microsoft" => matches!(op, "Gelu" | "FastGelu" | "QuickGelu" | "BiasGelu"),
-        _ => false,
-    }
-}
-
 /// The convolution of a branch, the first that the input meets: of equal channels, and wider than
 /// one token.
 fn shape(runs: &Runs<'_>, branch: &Branch) -> Option<Shape> {
@@ -317,72 +273,4 @@ fn shape(runs: &Runs<'_>, branch: &Branch) -> Option<Shape> {
         },
         is_depthwise: groups == *channels,
     })
-}
-
-/// The dimensions of the weight of a convolution.
-fn weight<'a>(runs: &'a Runs<'_>, node: &Node) -> Option<&'a [usize]> {
-    let slot = match node.op() {
-        "QLinearConv" => 3,
-        _ => 1,
-    };
-    runs.found.trace.get(node.input(slot)?).dims.as_deref()
-}
-
-/// The taps of a convolution, by the dimensions of its weight.
-fn kernel<'a>(node: &Node, weight: &'a [usize]) -> &'a [usize] {
-    match (node.op(), weight) {
-        // Channels are last: `[out, taps, …, members]`.
-        ("NhwcConv" | "NhwcFusedConv", [_, taps @ .., _]) | (_, [_, _, taps @ ..]) => taps,
-        _ => &[],
-    }
-}
-
-/// The attention sites that the outputs of nodes flow into.
-struct Downstream {
-    sites: FxHashMap<NodeId, Vec<usize>>,
-    /// By node, as far as computed.
-    known: FxHashMap<NodeId, Rc<BTreeSet<usize>>>,
-}
-
-impl Downstream {
-    fn of(runs: &Runs<'_>) -> Self {
-        let mut sites: FxHashMap<NodeId, Vec<usize>> = FxHashMap::default();
-        for (place, site) in runs.found.attention.iter().enumerate() {
-            sites.entry(site.node).or_default().push(place);
-        }
-        Self {
-            sites,
-            known: FxHashMap::default(),
-        }
-    }
-
-    /// The sites after a node. The walk ends at nodes whose sites are known, so that it is cheapest to
-    /// begin with the last nodes.
-    fn sites(&mut self, graph: &Graph, from: NodeId) -> Rc<BTreeSet<usize>> {
-        if let Some(known) = self.known.get(&from) {
-            return known.clone();
-        }
-        let mut all: Rc<BTreeSet<usize>> = Rc::default();
-        let mut seen = FxHashSet::from_iter([from]);
-        let mut stack = vec![from];
-        while let Some(id) = stack.pop() {
-            if let Some(known) = self.known.get(&id) {
-                if all.is_empty() {
-                    all = known.clone();
-                } else if !known.is_subset(&all) {
-                    Rc::make_mut(&mut all).extend(known.iter());
-                }
-                continue;
-            }
-            if let Some(sites) = self.sites.get(&id) {
-                Rc::make_mut(&mut all).extend(sites);
-            }
-            for value in graph.node(id).outputs().iter().flatten() {
-                let readers = graph.uses(*value).iter().map(|u| u.node);
-                stack.extend(readers.filter(|n| seen.insert(*n)));
-            }
-        }
-        self.known.insert(from, all.clone());
-        all
-    }
 }

@@ -3,7 +3,8 @@
 use posenc_ir::{Node, NodeId, ValueId};
 use rustc_hash::FxHashSet;
 
-use super::{Downstream, FEW, groups, is_convolution, kernel, passes, sums, weight};
+use super::downstream::Downstream;
+use super::operators::{FEW, groups, is_convolution, kernel, passes, sums, weight};
 use crate::detect::found::Refused;
 use crate::detect::results::Results;
 use crate::detect::runs::Runs;

@@ -27,11 +27,8 @@ pub(crate) fn check(
     let batch = batch_axis(context, site.query.value, &site.query.lane);
     let batch = batch.and_then(|batch| in_product(context, site, batch));
     let heads = heads::split(context.graph(), &context.found.trace, &site.query);
-    let heads = heads.map(|axes| {
-        let axes = axes.into_iter();
-        axes.map(|axis| in_product(context, site, axis))
-            .collect::<Vec<_>>()
-    });
+    let heads = heads.unwrap_or_default().into_iter();
+    let heads: Vec<Option<usize>> = heads.map(|axis| in_product(context, site, axis)).collect();
     for stage in &path.stages {
         let dims = context.dims(stage.value).unwrap_or_default();
         let origin = |axis: &usize| before(context, &path.main, product, stage.value, *axis);
@@ -43,10 +40,9 @@ pub(crate) fn check(
         if found.is_some_and(|batch| !is_first(site, dims, stage.plane, *batch)) {
             return Err(refused(context, site));
         }
-        let Some(heads) = &heads else { continue };
-        let mut behind = lead.iter().filter(|axis| dims[**axis] > 1);
         let is_head = |axis: &usize| origin(axis).is_some_and(|own| heads.contains(&Some(own)));
-        if behind.any(|axis| is_head(axis)) && behind.any(|axis| !is_head(axis)) {
+        let mut long = lead.iter().filter(|axis| dims[**axis] > 1);
+        if long.any(&is_head) && long.any(|axis| !is_head(axis)) {
             let why = "an axis of windows behind the axis of heads is not supported yet";
             return Err(context.refuse(site.node, why));
         }
