@@ -87,9 +87,10 @@ impl Between {
         let graph = model.graph();
         let follows = |v: &ValueId| {
             let class = found.classes.of_value(*v);
-            let free = !class.has(Class::CONTENT) && !class.has(Class::PADDING);
-            let counts =
-                class.has(Class::POSITION) || found.trace.get(*v).dtype.is_some_and(is_float);
+            // A mask is no position, and what is counted from one is.
+            let is_position = class.has(Class::POSITION);
+            let free = !class.has(Class::CONTENT) && (is_position || !class.has(Class::PADDING));
+            let counts = is_position || found.trace.get(*v).dtype.is_some_and(is_float);
             free && counts && varies(found, *v, count)
         };
         let reads = |id: &&NodeId| graph.node(**id).inputs().iter().flatten().any(follows);

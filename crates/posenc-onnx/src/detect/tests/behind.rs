@@ -224,7 +224,7 @@ fn rope_is_read_behind_a_norm_of_heads_that_share_an_axis_with_tokens() {
 fn what_is_not_read_behind_or_as_a_rotation_is_not_changed() {
     const OTHER: &str = "position acts on queries or keys here, by no rotation that was read";
     const BASES: &str = "brought to different bases";
-    let cases: [(&str, Rotated, &str); 4] = [
+    let cases: [(&str, Rotated, &str); 5] = [
         (
             "a basis for the keys alone",
             |s, x, side| {
@@ -261,6 +261,22 @@ fn what_is_not_read_behind_or_as_a_rotation_is_not_changed() {
                 let (cos, _) = waves(s, &angles);
                 let q = s.op("Mul", &[&q, &cos]);
                 mixed_twice(s, &q)
+            },
+            OTHER,
+        ),
+        (
+            "gates by positions that are counted from the mask",
+            |s, x, side| {
+                let mask = match side {
+                    Side::Query => s.input("attention_mask", DType::I64, &["batch", "sequence"]),
+                    Side::Key => "attention_mask".to_owned(),
+                };
+                let (q, along) = (s.headed(x), s.int(1));
+                let at = s.op("CumSum", &[&mask, &along]);
+                let angles = angles_of(s, &at);
+                let angles = s.unsqueeze(&angles, &[1]);
+                let (cos, _) = waves(s, &angles);
+                s.op("Mul", &[&q, &cos])
             },
             OTHER,
         ),
