@@ -40,7 +40,7 @@ pub(crate) fn describe(
         && let (Some(d), Some(batch)) = (dims(site.query.value), sequences)
         && let Some(all) = per_token(&d, &site.query.lane)
     {
-        let split = heads::split(graph, trace, &site.query);
+        let split = heads::split((graph, classes, trace), &site.query);
         let split = split.map(|axes| axes.into_iter().map(|axis| d[axis]).product());
         let split = split.filter(|heads: &usize| all.is_multiple_of((*heads).max(1)));
         let heads = split.or_else(|| match ports.first(Role::Tokens) {

@@ -4,14 +4,19 @@ use posenc_ir::eval::Trace;
 use posenc_ir::{Graph, ValueId};
 
 use crate::attention::site::Operand;
+use crate::graph::dataflow::Classes;
 use crate::graph::lane::{Lane, back};
+use crate::graph::operators::{is_copy, is_elementwise, is_projection};
 
 /// Values to look back through for the `Reshape` that makes heads.
 const NEAR: usize = 12;
 
 /// The axes of an operand into which a `Reshape` splits the features of a projection, but for the last, that of the
 /// features of one head. `None` where no such node is found, or other axes cannot be followed to it.
-pub(crate) fn split(graph: &Graph, trace: &Trace, operand: &Operand) -> Option<Vec<usize>> {
+pub(crate) fn split(
+    (graph, classes, trace): (&Graph, &Classes, &Trace),
+    operand: &Operand,
+) -> Option<Vec<usize>> {
     let Operand {
         mut value,
         mut lane,
@@ -28,6 +33,7 @@ pub(crate) fn split(graph: &Graph, trace: &Trace, operand: &Operand) -> Option<V
             && let (to, from) = (dims(value)?, dims(node.input(0)?)?)
             && let Some(begin) = split_from(to, from)
             && lane.feature == Some(to.len() - 1)
+            && is_projected(graph, classes, node.input(0)?)
         {
             let heads = leads.iter().filter(|(_, now)| *now >= begin);
             return Some(heads.map(|(own, _)| *own).collect());
@@ -43,6 +49,35 @@ pub(crate) fn split(graph: &Graph, trace: &Trace, operand: &Operand) -> Option<V
         (value, lane) = (node.input(slot)?, input_lane);
     }
     None
+}
+
+/// Whether a value is what a projection gives, or a part of it, in the order of its axes: what was reordered has
+/// its heads apart already.
+fn is_projected(graph: &Graph, classes: &Classes, mut value: ValueId) -> bool {
+    for _ in 0..NEAR {
+        let Some((id, _)) = graph.producer(value) else {
+            return false;
+        };
+        let node = graph.node(id);
+        let mut inputs = classes.content(node);
+        let (Some(input), None) = (inputs.next(), inputs.next()) else {
+            return false;
+        };
+        if is_projection(node) {
+            return true;
+        }
+        let passes = is_elementwise(node.op())
+            || is_copy(node.op())
+            || matches!(
+                node.op(),
+                "Split" | "Slice" | "DequantizeLinear" | "QuantizeLinear"
+            );
+        if !passes {
+            return false;
+        }
+        value = input;
+    }
+    false
 }
 
 /// The first of several last axes `to` that the last axis of `from` is split into.
@@ -64,7 +99,7 @@ mod tests {
 
     use super::*;
     use crate::detect::{Options, detect};
-    use crate::graph::sketch::{A, Sketch};
+    use crate::graph::sketch::{A, HEADS, SIZE, Sketch};
     use crate::request::Request;
     use crate::rewrite::rewrite;
 
@@ -106,7 +141,10 @@ mod tests {
     fn read(model: &Model) -> (Option<Vec<usize>>, Option<usize>) {
         let found = detect(model, &Options::default());
         let site = &found.attention[0];
-        (split(model.graph(), &found.trace, &site.query), site.heads)
+        (
+            split((model.graph(), &found.classes, &found.trace), &site.query),
+            site.heads,
+        )
     }
 
     const WINDOWS_FIRST: [i64; 5] = [0, 1, 2, 3, 4];
@@ -120,6 +158,26 @@ mod tests {
                 let want = (Some(vec![axis]), Some(heads as usize));
                 assert_eq!(found, want, "{count} windows, {heads} heads");
             }
+        }
+    }
+
+    #[test]
+    fn parts_of_a_head_are_no_heads() {
+        // A group of all features for a norm, and halves of them.
+        for parts in [1, 2] {
+            let mut s = Sketch::default();
+            let x = s.embedded();
+            let [q, k, v] = [0; 3].map(|_| s.headed(&x));
+            let [q, k] = [q, k].map(|y| {
+                let shape = s.op("Shape", &[&y]);
+                let apart = s.reshape(&y, &[0, 0, 0, parts, SIZE as i64 / parts]);
+                let factor = s.floats(&[parts as usize, 1], (0..parts).map(|i| 1.0 + i as f64));
+                let scaled = s.op("Mul", &[&apart, &factor]);
+                s.op("Reshape", &[&scaled, &shape])
+            });
+            let y = s.weighted(&q, &k, &v);
+            let (_, heads) = read(&s.model(17, &[&y]));
+            assert_eq!(heads, Some(HEADS), "{parts} parts");
         }
     }
 

@@ -26,7 +26,7 @@ use crate::detect::finding::Finding;
 use crate::graph::region::Aspect;
 use crate::graph::signature::Signatures;
 use lookup::{KnownRows, Lookup, Origins};
-use posenc_encodings::bias::{Profile, ReadFrom, Rows, Run, Samples};
+use posenc_encodings::bias::{At, Profile, ReadFrom, Rows, Run, Samples};
 use posenc_encodings::families;
 use posenc_encodings::family::{Entry, Family};
 use posenc_encodings::kind::{Kind, Stack};
@@ -39,6 +39,9 @@ const LONGER: usize = 1 << 19;
 
 /// Tokens of a longer run.
 const LONGEST: usize = 256;
+
+/// The share of the largest number by which those of two runs may differ beyond the residual of a formula.
+const NEAR: f64 = 1e-4;
 
 pub(crate) fn find(runs: &mut Runs<'_>, results: &mut Results) {
     let mut known = Known::default();
@@ -215,7 +218,41 @@ fn named(
         run: longer.as_ref().unwrap_or(trial),
         ..samples
     };
-    by_numbers(runs, &samples, origins, misses)
+    let best = by_numbers(runs, &samples, origins, misses)?;
+    match holds(&trial.scores, &best, samples.run.tolerance()) {
+        true => Ok(best),
+        false => Err(vec![format!(
+            "no {}: its numbers change with the length of the sequence",
+            best.kind
+        )]),
+    }
+}
+
+/// Whether a formula that was read in one run has the numbers of another, as far as a softmax sees them.
+fn holds(scores: &Scores, best: &Best, tolerance: f64) -> bool {
+    let (fit, keys) = (&best.fit, scores.values.dim().2);
+    let Some(residual) = fit.residual.filter(|_| fit.bias.tensors().is_empty()) else {
+        return true;
+    };
+    let allowed = 4.0 * residual.max(tolerance) + NEAR * most(scores.values.iter());
+    (0..scores.heads()).all(|head| {
+        (0..scores.queries()).all(|i| {
+            let query = i as i64 + scores.origin;
+            let rest = scores.seen(head, i).map(|(distance, number)| {
+                let key = query + distance;
+                let at = At { query, key, keys };
+                number - fit.bias.reference(&[], head, at).value
+            });
+            let (low, high) = rest.fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), v| {
+                (a.min(v), b.max(v))
+            });
+            let off = match scores.has_sink {
+                true => low.abs().max(high.abs()),
+                false => high - low,
+            };
+            low > high || off <= allowed
+        })
+    })
 }
 
 /// Why families do not fit, by their words.

@@ -8,6 +8,7 @@ use super::VerifyError;
 use super::bound::ROUNDINGS;
 use super::compare::MASKED;
 use super::expected::{Expected, expectations};
+use crate::attention::Operand;
 use crate::detect::finding::Finding;
 use crate::detect::{Found, run_at};
 use crate::graph::ports::Lengths;
@@ -32,15 +33,27 @@ pub(crate) fn is_unchanged(pair: &Pair<'_>, at: Lengths) -> Result<bool, VerifyE
     if at.past > 0 || !is_read(a) || !is_read(b) {
         return Ok(false);
     }
-    Ok(rotate_alike(pair, at.sequence)? && add_alike(pair, at))
+    Ok(rotate_alike(pair, at)? && add_alike(pair, at))
 }
 
 /// Whether queries and keys rotate by the same angles.
-fn rotate_alike(pair: &Pair<'_>, length: usize) -> Result<bool, VerifyError> {
-    let [(a, in_a), (b, in_b)] = pair;
-    let (a, b) = (expectations(a, in_a)?, expectations(b, in_b)?);
+fn rotate_alike(pair: &Pair<'_>, at: Lengths) -> Result<bool, VerifyError> {
+    let [(model, found), (b, in_b)] = pair;
+    let (a, b) = (expectations(model, found)?, expectations(b, in_b)?);
+    let run = (!a.is_empty()).then(|| run_at(model, found, at, &BUDGET));
+    let run = run.flatten();
+    // Another stack may have more tokens, and so may one with memory before them.
+    let length = |site: usize| {
+        let site = &found.attention[site];
+        let tokens = |operand: &Operand| {
+            let dims = run.as_ref()?.get(operand.value).dims.as_ref()?;
+            dims.get(operand.lane.sequence).copied()
+        };
+        let all = [&site.query, &site.key].map(tokens).into_iter().flatten();
+        all.fold(at.sequence, usize::max)
+    };
     let mut pairs = a.iter().zip(&b);
-    Ok(a.len() == b.len() && pairs.all(|(a, b)| is_same_rotation(a, b, length)))
+    Ok(a.len() == b.len() && pairs.all(|(a, b)| is_same_rotation(a, b, length(a.site))))
 }
 
 fn is_same_rotation(a: &Expected, b: &Expected, length: usize) -> bool {

@@ -237,6 +237,14 @@ fn inlined(
     }
     for id in order {
         let node = graph.node(id);
+        // A constant in place of its node, so that it is one before the result is read again, too.
+        if node.is("Constant")
+            && let Some(old) = node.output(0)
+            && let Some(tensor) = graph.constant(old)
+        {
+            now.insert(old, draft.emitter().constant("constant", tensor));
+            continue;
+        }
         let inputs: Vec<Option<ValueId>> = (node.inputs().iter())
             .map(|v| v.map(|v| now.get(&v).copied().unwrap_or(v)))
             .collect();

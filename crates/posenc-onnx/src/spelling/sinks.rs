@@ -1,6 +1,6 @@
 //! Attention sinks before the scores of the keys, which are put behind them.
 
-use posenc_ir::{Attr, NodeId, ValueId};
+use posenc_ir::{Attr, DType, NodeId, ValueId};
 
 use super::draft::Draft;
 use super::view::View;
@@ -22,7 +22,7 @@ pub(super) fn in_front(view: &View<'_>, draft: &mut Draft<'_>, id: NodeId) -> Op
     let rank = view.rank(joined)?;
     let axis = view.axis(softmax, -1, rank)?;
     // A type between two others would round twice.
-    let is_direct = of_weights.len().max(of_scores.len()) <= 2;
+    let is_direct = changes(view, &of_weights)?.max(changes(view, &of_scores)?) <= 1;
     if part.begin == 0 || part.end.is_some() || part.axis != axis || !is_direct {
         return None;
     }
@@ -47,6 +47,15 @@ pub(super) fn in_front(view: &View<'_>, draft: &mut Draft<'_>, id: NodeId) -> Op
     let [start, end, axis] = [0, -sinks, axis].map(|n| draft.ints(&[n]));
     let of_keys = draft.op("Slice", &[weights, start, end, axis], &[]);
     draft.replace(out, of_keys)
+}
+
+/// How often the type changes from one value to the next.
+fn changes(view: &View<'_>, values: &[ValueId]) -> Option<usize> {
+    let types: Vec<DType> = values
+        .iter()
+        .map(|value| view.dtype(*value))
+        .collect::<Option<_>>()?;
+    Some(types.windows(2).filter(|pair| pair[0] != pair[1]).count())
 }
 
 /// The last of joined values first, where those before it are `sinks` long together.

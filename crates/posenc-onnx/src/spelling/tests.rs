@@ -84,7 +84,7 @@ fn reduced(s: &mut Sketch, op: &str, x: &str) -> String {
 }
 
 /// Each spelling with the operators that it must lose.
-const SPELLINGS: [(&str, Spelling, &[&str]); 24] = [
+const SPELLINGS: [(&str, Spelling, &[&str]); 25] = [
     ("Exp of LogSoftmax", of_log_softmax, &["Exp"]),
     ("Exp of a difference", of_log_sum_exp, &["Exp"]),
     (
@@ -131,6 +131,11 @@ const SPELLINGS: [(&str, Spelling, &[&str]); 24] = [
         "If with a constant",
         |s, _, _| chosen(s, true, [twice, thrice]),
         &["If"],
+    ),
+    (
+        "If with a node for a constant",
+        |s, _, _| chosen(s, true, [doubled, thrice]),
+        &["If", "Constant"],
     ),
     (
         "If with equal branches",
@@ -338,6 +343,12 @@ fn twice(s: &mut Sketch) -> String {
     let two = s.float(2.0);
     let y = s.cast("input_ids", DType::F32);
     s.op("Mul", &[&y, &two])
+}
+
+fn doubled(s: &mut Sketch) -> String {
+    let two = s.with("Constant", &[], &[("value_int", A::Int(2))]);
+    let y = s.op("Mul", &["input_ids", &two]);
+    s.cast(&y, DType::F32)
 }
 
 fn thrice(s: &mut Sketch) -> String {

@@ -188,7 +188,7 @@ pub fn identify(maps: &Array3<f64>, offset: i64, head_dim: usize) -> Result<Fit,
     Ok(Fit {
         rope: Rope {
             layout: layout(&pairs, head_dim),
-            rotary_dim: 2 * n,
+            rotary_dim: width(&pairs, head_dim),
             inv_freq,
             attention_factor: factor,
             pairs,
@@ -199,6 +199,15 @@ pub fn identify(maps: &Array3<f64>, offset: i64, head_dim: usize) -> Result<Fit,
         cos,
         sin,
     })
+}
+
+/// The width that pairs span: the whole head where they are halves of it, also where the last ones do not rotate.
+fn width(pairs: &[(usize, usize)], head_dim: usize) -> usize {
+    let is_half = |(i, pair): (usize, &(usize, usize))| *pair == (i, i + head_dim / 2);
+    match pairs.iter().enumerate().all(is_half) {
+        true => head_dim,
+        false => 2 * pairs.len(),
+    }
 }
 
 /// For each feature the one that it mixes with at some position.
@@ -260,4 +269,21 @@ fn frequency(cos: &Array2<f64>, sin: &Array2<f64>, i: usize) -> (f64, f64, f64) 
         })
         .fold(0.0, f64::max);
     (f, first, residual)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn halves_of_the_head_span_it_also_where_the_last_pairs_do_not_rotate() {
+        let pairs = |n: usize, distance: usize| -> Vec<(usize, usize)> {
+            (0..n).map(|i| (i, i + distance)).collect()
+        };
+        assert_eq!(width(&pairs(8, 32), 64), 64);
+        assert_eq!(width(&pairs(32, 32), 64), 64);
+        assert_eq!(width(&pairs(8, 8), 64), 16);
+        assert_eq!(width(&[(0, 1), (2, 3)], 64), 4);
+        assert_eq!(width(&[(1, 33), (2, 34)], 64), 4);
+    }
 }

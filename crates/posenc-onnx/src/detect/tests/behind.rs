@@ -265,7 +265,7 @@ fn what_is_not_read_behind_or_as_a_rotation_is_not_changed() {
             OTHER,
         ),
         (
-            "gates by positions that are counted from the mask",
+            "matrices of positions that are counted from the mask",
             |s, x, side| {
                 let mask = match side {
                     Side::Query => s.input("attention_mask", DType::I64, &["batch", "sequence"]),
@@ -274,9 +274,19 @@ fn what_is_not_read_behind_or_as_a_rotation_is_not_changed() {
                 let (q, along) = (s.headed(x), s.int(1));
                 let at = s.op("CumSum", &[&mask, &along]);
                 let angles = angles_of(s, &at);
-                let angles = s.unsqueeze(&angles, &[1]);
-                let (cos, _) = waves(s, &angles);
-                s.op("Mul", &[&q, &cos])
+                let angles = s.unsqueeze(&angles, &[1, -1]);
+                let (cos, sin) = (s.op("Cos", &[&angles]), s.op("Sin", &[&angles]));
+                let negative = s.op("Neg", &[&sin]);
+                let rows = [[&cos, &negative], [&sin, &cos]].map(|row| {
+                    let row = s.concat(&row.map(String::as_str), -1);
+                    s.unsqueeze(&row, &[-2])
+                });
+                let matrices = s.concat(&rows.each_ref().map(String::as_str), -2);
+                let shape = s.op("Shape", &[&q]);
+                let pairs = s.reshape(&q, &[0, 0, 0, SIZE as i64 / 2, 2]);
+                let pairs = s.unsqueeze(&pairs, &[-1]);
+                let turned = s.op("MatMul", &[&matrices, &pairs]);
+                s.op("Reshape", &[&turned, &shape])
             },
             OTHER,
         ),

@@ -177,6 +177,17 @@ fn look_alikes_of_lines_are_not_named_so() {
         [],
         "a softmax does not see it"
     );
+    let of_length = |s: &mut Sketch| {
+        let (far, at) = (far(s), s.range());
+        let length = s.op("Size", &[&at]);
+        let length = s.cast(&length, DType::F32);
+        let share = s.op("Div", &[&far, &length]);
+        sloped(s, SLOPES, &share)
+    };
+    assert!(
+        is_unknown(&causal_with(of_length)),
+        "other slopes in longer sequences"
+    );
     // Clipped far beyond the trial run.
     let clipped = of_distance(|s, d| {
         let least = s.float(-40.0);

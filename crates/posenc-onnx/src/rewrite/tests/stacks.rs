@@ -228,6 +228,13 @@ fn an_edit_is_that_of_its_site_and_cross_attention_keeps_its_encoding() {
         let warnings = &done.report.warnings;
         assert!(warnings.iter().any(|w| w == kept), "{warnings:?}");
     }
+    // Nor is there silence where cross-attention alone has one.
+    let mut across = rotated_across();
+    rewrite(&mut across, &to(Kind::None)).unwrap();
+    let done = rewrite(&mut across, &to(Kind::None)).unwrap();
+    assert!(done.report.edits.is_empty());
+    let kept = "cross-attention keeps its encodings at 1 sites: only self-attention is changed";
+    assert_eq!(done.report.warnings, [kept]);
     // Without an encoding of its own, there is nothing to say.
     let done = rewrite(&mut model(1), &to(Kind::Rope)).unwrap();
     assert_eq!(done.report.warnings, [""; 0]);

@@ -48,10 +48,12 @@ fn weights(s: &mut Sketch, q: &str, k: &str, form: Form) -> String {
         false => scores,
     };
     let weights = softmax(s, &scores);
+    // A change to the same type changes nothing.
     let weights = match form.cast {
         true => s.cast(&weights, DType::F32),
         false => weights,
     };
+    let weights = s.cast(&weights, DType::F32);
     s.slice(&weights, -1, [form.begin, form.end, 1])
 }
 

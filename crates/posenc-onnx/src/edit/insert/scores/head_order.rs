@@ -26,7 +26,8 @@ pub(crate) fn check(
     };
     let batch = batch_axis(context, site.query.value, &site.query.lane);
     let batch = batch.and_then(|batch| in_product(context, site, batch));
-    let heads = heads::split(context.graph(), &context.found.trace, &site.query);
+    let (graph, found) = (context.graph(), context.found);
+    let heads = heads::split((graph, &found.classes, &found.trace), &site.query);
     let heads = heads.unwrap_or_default().into_iter();
     let heads: Vec<Option<usize>> = heads.map(|axis| in_product(context, site, axis)).collect();
     for stage in &path.stages {
