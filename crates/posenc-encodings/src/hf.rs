@@ -2,6 +2,7 @@
 
 pub mod dict;
 pub mod error;
+pub mod json;
 pub mod reader;
 pub mod writer;
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use posenc_encodings::hf;
 use posenc_ir::write_file;
 use posenc_onnx::report::ConfigFile;
 use posenc_onnx::request::Config;
@@ -160,11 +161,8 @@ fn value(
 /// When it cannot be read, or is none.
 pub(super) fn read(path: &Path) -> anyhow::Result<Value> {
     let text = std::fs::read_to_string(path).map_err(|e| Failure::usage(e.to_string()));
-    let value = serde_json::from_str(&named(path, text)?);
-    named(
-        path,
-        value.map_err(|e| Failure::usage(format!("the config is not JSON: {e}"))),
-    )
+    let value = hf::json::parse(&named(path, text)?);
+    named(path, value.map_err(|e| Failure::usage(e.to_string())))
 }
 
 impl Configs {

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use posenc_encodings::hf;
 use posenc_ir::write_file;
 use posenc_onnx::report::ConfigFile;
 use posenc_onnx::{ConfigChange, Refusal, RewriteError, Rewritten};
@@ -152,8 +153,7 @@ fn named(path: &Path, change: Result<ConfigChange, Refusal>) -> anyhow::Result<C
 fn json(path: &Path) -> anyhow::Result<Value> {
     let failed = |why: String| Failure::usage(format!("{}: {why}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|e| failed(e.to_string()))?;
-    let value = serde_json::from_str(&text);
-    Ok(value.map_err(|e| failed(format!("the config is not JSON: {e}")))?)
+    Ok(hf::json::parse(&text).map_err(|e| failed(e.to_string()))?)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 
 use std::io;
 
+use posenc_encodings::hf::json::with_words;
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::ser::{Formatter, PrettyFormatter, Serializer};
@@ -15,7 +16,7 @@ pub(super) fn text(value: &Value) -> String {
     let written = value.serialize(&mut Serializer::with_formatter(&mut bytes, python));
     let text = written.ok().and_then(|()| String::from_utf8(bytes).ok());
     // A value is always written.
-    text.unwrap_or_else(|| value.to_string()) + "\n"
+    with_words(text.unwrap_or_else(|| value.to_string())) + "\n"
 }
 
 /// Lines as serde breaks them, and numbers as Python spells them.
@@ -97,6 +98,13 @@ mod tests {
                       \"b\": {\n    \"c\": null,\n    \"d\": \"\\\"\\n\"\n  },\n  \"e\": [],\n  \"f\": {},\n  \
                       \"g\": [\n    [\n      7\n    ],\n    true\n  ]\n}\n";
         let value: Value = serde_json::from_str(python).unwrap();
+        assert_eq!(text(&value), python);
+    }
+
+    #[test]
+    fn words_that_are_no_json_are_written_again() {
+        let python = "{\n  \"limits\": [\n    0.0,\n    Infinity\n  ]\n}\n";
+        let value = posenc_encodings::hf::json::parse(python).unwrap();
         assert_eq!(text(&value), python);
     }
 

@@ -22,7 +22,7 @@ mod widths;
 
 use serde_json::{Map, Value};
 
-use posenc_encodings::hf::Dict;
+use posenc_encodings::hf::{Dict, json};
 use posenc_encodings::inferred::{self, Inferred};
 use posenc_encodings::laws::{Rope, Scaling, ScalingError};
 
@@ -120,8 +120,7 @@ impl HfConfig {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn parse(text: &str) -> Result<Self, HfConfigError> {
-        let value = serde_json::from_str(text).map_err(|e| HfConfigError::Json(e.to_string()))?;
-        Self::from_value(value)
+        Self::from_value(json::parse(text)?)
     }
 
     /// A config that is parsed already; a nested `text_config` replaces what is
