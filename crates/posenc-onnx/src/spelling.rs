@@ -58,7 +58,7 @@ fn rules_of(node: &Node) -> [&'static [Rule]; 2] {
         "QLinearMatMul" | "QLinearConv" => return [&[qlinear::operator], &[]],
         "Loop" => &[control::repeated, control::counted],
         "Scan" => &[control::scanned],
-        "Cos" | "Sin" => &[angles::of_positions],
+        "Cos" | "Sin" => &[angles::of_positions, angles::moved],
         "Exp" => &[softmax::of_logarithms],
         "Div" => &[softmax::quotient, masked::renormalized],
         "Mul" => &[softmax::quotient, quantized::integers],

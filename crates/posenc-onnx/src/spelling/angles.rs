@@ -1,4 +1,7 @@
-//! Angles that an exporter computed for all positions of a graph of one length.
+//! Angles that an exporter computed for all positions of a graph of one length, and angles that are moved by
+//! a quarter of a rotation.
+
+use std::f64::consts::FRAC_PI_2;
 
 use posenc_ir::{Attr, DType, NodeId, Tensor};
 
@@ -53,4 +56,34 @@ pub(super) fn of_positions(view: &View<'_>, draft: &mut Draft<'_>, id: NodeId) -
         made = draft.op("Concat", &[made, made], &[("axis", axis)]);
     }
     draft.replace(angles, made)
+}
+
+/// How near to a quarter of a rotation a number of single precision is.
+const QUARTER: f64 = 1e-6;
+
+/// `Sin(x + π/2)` is `Cos(x)`, and `Cos(x − π/2)` is `Sin(x)`.
+pub(super) fn moved(view: &View<'_>, draft: &mut Draft<'_>, id: NodeId) -> Option<()> {
+    let node = view.graph().node(id);
+    let (_, sum) = view.maker(node.input(0)?)?;
+    let (first, second) = (sum.input(0)?, sum.input(1)?);
+    let (angle, by) = match sum.op() {
+        "Add" => match view.number(second) {
+            Some(by) => (first, by),
+            None => (second, view.number(first)?),
+        },
+        "Sub" => (first, -view.number(second)?),
+        _ => return None,
+    };
+    let other = match node.op() {
+        "Sin" if (by - FRAC_PI_2).abs() <= QUARTER => "Cos",
+        "Cos" if (by + FRAC_PI_2).abs() <= QUARTER => "Sin",
+        _ => return None,
+    };
+    // A number with more axes than the angle would give it these.
+    let keeps = |d: &[&[usize]]| d[0] == d[1];
+    if !view.all(&[angle, node.input(0)?], keeps) {
+        return None;
+    }
+    let wave = draft.op(other, &[angle], &[]);
+    draft.replace(node.output(0)?, wave)
 }

@@ -1,3 +1,5 @@
+use std::f64::consts::FRAC_PI_2;
+
 use ndarray::ArrayD;
 use posenc_ir::eval::{Budget, Value, trace};
 use posenc_ir::{DType, Model};
@@ -345,6 +347,13 @@ fn twice(s: &mut Sketch) -> String {
     s.op("Mul", &[&y, &two])
 }
 
+/// A wave of queries that are moved by an angle.
+fn wave(s: &mut Sketch, q: &str, [moves, op]: [&str; 2], by: f64) -> String {
+    let by = s.float(by);
+    let angle = s.op(moves, &[q, &by]);
+    s.op(op, &[&angle])
+}
+
 fn doubled(s: &mut Sketch) -> String {
     let two = s.with("Constant", &[], &[("value_int", A::Int(2))]);
     let y = s.op("Mul", &["input_ids", &two]);
@@ -386,6 +395,22 @@ fn an_einsum_that_sums_nothing_is_a_product_of_elements() {
         let after = plain(&before, &BTreeMap::new()).expect("it is replaced");
         assert!(!operators(&after).iter().any(|op| op == "Einsum"));
         assert!(difference(&before, &after) < 1e-9);
+    }
+}
+
+#[test]
+fn a_quarter_of_a_rotation_makes_a_sine_a_cosine() {
+    let spellings: [(Spelling, &str); 2] = [
+        (|s, q, _| wave(s, q, ["Add", "Sin"], FRAC_PI_2), "Cos"),
+        (|s, q, _| wave(s, q, ["Sub", "Cos"], FRAC_PI_2), "Sin"),
+    ];
+    for (spelling, op) in spellings {
+        let before = model(spelling);
+        let after = plain(&before, &BTreeMap::new()).expect("it is replaced");
+        let is = operators(&after);
+        assert!(is.iter().any(|own| own == op), "{op}: {is:?}");
+        // The angle is stored in single precision.
+        assert!(difference(&before, &after) < 1e-7, "{op}");
     }
 }
 

@@ -1,18 +1,28 @@
 //! Near the spellings that rules replace, and something else.
 
 use std::collections::BTreeMap;
+use std::f64::consts::FRAC_PI_2;
 
 use posenc_ir::DType;
 
 use super::super::plain;
 use super::Spelling;
 use super::{
-    by_weights, chosen, elements, model, quotient, reduced, repeated, scores, thrice, twice,
+    by_weights, chosen, elements, model, quotient, reduced, repeated, scores, thrice, twice, wave,
     with_zeros,
 };
 use crate::graph::sketch::{A, HEADS, SIZE, Sketch};
 
-const OTHERS: [(&str, Spelling); 18] = [
+const OTHERS: [(&str, Spelling); 21] = [
+    ("a sine that is moved back", |s, q, _| {
+        wave(s, q, ["Sub", "Sin"], FRAC_PI_2)
+    }),
+    ("a cosine that is moved on", |s, q, _| {
+        wave(s, q, ["Add", "Cos"], FRAC_PI_2)
+    }),
+    ("a sine that is moved by less", |s, q, _| {
+        wave(s, q, ["Add", "Sin"], 1.57)
+    }),
     ("the logarithm of another sum", |s, q, k| {
         let (x, other) = (scores(s, q, k), scores(s, k, q));
         let log = reduced(s, "ReduceLogSumExp", &other);
