@@ -241,16 +241,20 @@ fn steps(rows: &Array2<f64>) -> Vec<f64> {
 /// reads itself, its rows after those that are reserved.
 fn rows(run: &Trace, value: ValueId, length: usize, reserved: usize) -> Option<Array2<f64>> {
     let data = run.get(value).to_f64()?;
-    let (count, dim) = match data.shape() {
-        [.., count, dim] => (*count, *dim),
-        _ => return None,
+    let (dim, others) = data.shape().split_last()?;
+    let first = |count: usize| match count {
+        n if n == length => Some(0),
+        n if n == length + reserved => Some(reserved),
+        _ => None,
     };
-    let first = match count {
-        n if n == length => 0,
-        n if n == length + reserved => reserved,
-        _ => return None,
-    };
-    let copies = by_copy(data, count, dim)?;
+    // Positions may be before sequences.
+    let axis = (0..others.len())
+        .rev()
+        .find(|axis| first(others[*axis]).is_some())?;
+    let (count, dim, first) = (others[axis], *dim, first(others[axis])?);
+    let order = (0..others.len()).filter(|other| *other != axis);
+    let order: Vec<usize> = order.chain([axis, others.len()]).collect();
+    let copies = by_copy(data.permuted_axes(order), count, dim)?;
     let one = copies.first()?;
     if copies.iter().any(|other| other != one) {
         return None;

@@ -13,6 +13,7 @@ mod length;
 mod precision;
 mod quantized;
 mod rescaled;
+mod rows;
 mod selection;
 mod stacks;
 mod swap;

@@ -34,8 +34,16 @@ pub(crate) fn length(
     }
     let is_other = |table: &stretch::Table| [table.old, table.new] != [old, new];
     if plan.tables.iter().any(is_other) || !plan.biases.is_empty() {
-        let why = "its encodings end at several lengths, of which one is written in the graph; give `stack` to \
-                   rescale those of one stack";
+        let mut sites = context.found.attention.iter();
+        let advice = match sites.any(|site| site.place.stack.is_some()) {
+            true => "give `stack` to rescale those of one stack",
+            false => {
+                "give `max-length` alone first, which opens the graph to sequences of any length"
+            }
+        };
+        let why = format!(
+            "its encodings and the graph end at several lengths, of which one is written in the graph; {advice}"
+        );
         return Err(Refusal::unsupported(why).into());
     }
     let mut refused = None;
