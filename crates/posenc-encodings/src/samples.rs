@@ -90,6 +90,28 @@ impl Scores {
         })
     }
 
+    /// How far the numbers are from those of a formula, which takes a head, a query and a key by their places
+    /// among the keys; a constant for each query aside, where a softmax does not see it.
+    pub fn residual(&self, formula: impl Fn(usize, i64, i64) -> f64) -> f64 {
+        let mut largest = 0.0f64;
+        for head in 0..self.heads() {
+            for i in 0..self.queries() {
+                let query = i as i64 + self.origin;
+                let seen = self.seen(head, i);
+                let rest = seen.map(|(d, v)| v - formula(head, query, query + d));
+                let (low, high) = rest.fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), v| {
+                    (a.min(v), b.max(v))
+                });
+                largest = largest.max(match self.has_sink {
+                    // Of a query that sees no key, these are infinite.
+                    true if low <= high => low.abs().max(high.abs()),
+                    _ => (high - low) / 2.0,
+                });
+            }
+        }
+        largest
+    }
+
     /// The number of each head by the distance, key − query.
     ///
     /// # Errors

@@ -59,7 +59,7 @@ pub(crate) mod tolerance;
 pub(crate) mod trial;
 pub(crate) mod types;
 mod ulp;
-mod unchanged;
+pub(crate) mod unchanged;
 mod verify;
 pub(crate) mod whole;
 

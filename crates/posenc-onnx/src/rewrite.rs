@@ -34,6 +34,7 @@ use crate::detect::branches::{Branch, branches as branches_of};
 use crate::detect::{Found, Options, detect};
 use crate::error::RewriteError;
 use crate::graph::ports::{Ports, Role, given};
+use crate::inspect::entries;
 use crate::plan::change::{Change, change};
 use crate::plan::rescale::recorded_original;
 use crate::plan::selection::chosen;
@@ -344,6 +345,11 @@ impl Planned<'_> {
             }
             Change::Nothing { warnings } => {
                 report.warnings = warnings;
+                if request.to.is_some() {
+                    let found = &branches[0].found;
+                    let kept = summary::kept_at_cross(found, &entries(input, found));
+                    report.warnings.extend(kept);
+                }
                 let is_bare = request.to == Some(Kind::None);
                 let sites = is_bare.then(|| chosen(&branches[0].found, &request));
                 let bare = sites.transpose()?.unwrap_or_default();

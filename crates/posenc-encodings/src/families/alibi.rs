@@ -250,34 +250,13 @@ impl Alibi {
             slopes,
             symmetric,
         };
-        let error = alibi.residual(scores);
+        let error = scores.residual(|head, query, key| alibi.at_distance(head, key - query));
         if error > scores.tolerance * most(scores.values.iter()).max(steepest) {
             return Err(Miss::new(format!(
                 "a line leaves residuals up to {error:.2e}"
             )));
         }
         Ok((alibi.rounded(), error))
-    }
-
-    /// The largest difference from the formula, a constant for each query aside where a softmax does not
-    /// see it.
-    fn residual(&self, scores: &Scores) -> f64 {
-        let mut largest = 0.0f64;
-        for head in 0..self.heads {
-            for i in 0..scores.queries() {
-                let seen = scores.seen(head, i);
-                let rest = seen.map(|(d, v)| v - self.at_distance(head, d));
-                let (low, high) = rest.fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), v| {
-                    (a.min(v), b.max(v))
-                });
-                largest = largest.max(match scores.has_sink {
-                    // Of a query that sees no key, these are infinite.
-                    true if low <= high => low.abs().max(high.abs()),
-                    _ => (high - low) / 2.0,
-                });
-            }
-        }
-        largest
     }
 
     /// Slopes to seven digits.

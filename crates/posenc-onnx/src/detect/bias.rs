@@ -41,7 +41,7 @@ const LONGER: usize = 1 << 19;
 const LONGEST: usize = 256;
 
 /// The share of the largest number by which those of two runs may differ beyond the residual of a formula.
-const NEAR: f64 = 1e-4;
+const NEAR: f64 = 5e-5;
 
 pub(crate) fn find(runs: &mut Runs<'_>, results: &mut Results) {
     let mut known = Known::default();
@@ -132,8 +132,7 @@ fn read(runs: &mut Runs<'_>, known: &mut KnownRows, site: &Site) -> Verdict {
     let Some(plane) = &site.bias else {
         return unseen(runs, known, site, &entries, &origins);
     };
-    let has_sink = site.has_sink(graph, &found.trace) == Some(true);
-    let Some(scores) = scores(plane, site, (origins.tolerance(), has_sink)) else {
+    let Some(scores) = scores(runs, plane, site, &origins) else {
         let why = "it differs between sequences or windows, and not as a mask does";
         let mut bias = unknown(plane, vec![why.to_owned()]);
         // A mask may be in it, which has to stay.
@@ -234,25 +233,11 @@ fn holds(scores: &Scores, best: &Best, tolerance: f64) -> bool {
     let Some(residual) = fit.residual.filter(|_| fit.bias.tensors().is_empty()) else {
         return true;
     };
-    let allowed = 4.0 * residual.max(tolerance) + NEAR * most(scores.values.iter());
-    (0..scores.heads()).all(|head| {
-        (0..scores.queries()).all(|i| {
-            let query = i as i64 + scores.origin;
-            let rest = scores.seen(head, i).map(|(distance, number)| {
-                let key = query + distance;
-                let at = At { query, key, keys };
-                number - fit.bias.reference(&[], head, at).value
-            });
-            let (low, high) = rest.fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), v| {
-                (a.min(v), b.max(v))
-            });
-            let off = match scores.has_sink {
-                true => low.abs().max(high.abs()),
-                false => high - low,
-            };
-            low > high || off <= allowed
-        })
-    })
+    let off = scores.residual(|head, query, key| {
+        let at = At { query, key, keys };
+        fit.bias.reference(&[], head, at).value
+    });
+    off <= 2.0 * residual.max(tolerance) + NEAR * most(scores.values.iter())
 }
 
 /// Why families do not fit, by their words.
@@ -428,14 +413,14 @@ fn places_of_queries(scores: &Scores) -> Vec<i64> {
     places
 }
 
-fn scores(plane: &Plane, site: &Site, (tolerance, has_sink): (f64, bool)) -> Option<Scores> {
+fn scores(runs: &Runs<'_>, plane: &Plane, site: &Site, origins: &Origins) -> Option<Scores> {
     let past = i64::try_from(plane.past).ok()?;
     Some(Scores {
         values: plane.shared()?,
         // In cross-attention the lengths determine nothing.
         origin: if site.cross { 0 } else { past },
-        tolerance,
-        has_sink,
+        tolerance: origins.tolerance(),
+        has_sink: site.has_sink(runs.model.graph(), &runs.found.trace) == Some(true),
     })
 }
 
@@ -447,12 +432,11 @@ fn longer(runs: &mut Runs<'_>, site: &Site, origins: &Origins) -> Option<Scores>
     let limit = found.limits.iter().map(|l| l.length).min();
     let length = limit.unwrap_or(longest).min(longest);
     let length = length.checked_sub(found.lengths.past)?;
-    let has_sink = site.has_sink(runs.model.graph(), &found.trace) == Some(true);
     if length <= found.lengths.sequence {
         return None;
     }
     let model = runs.model;
     let trace = runs.at(length)?;
     let plane = plane(model, &found.classes, trace, site)?;
-    scores(&plane, site, (origins.tolerance(), has_sink)).filter(|s| s.queries() >= length.min(2))
+    scores(runs, &plane, site, origins).filter(|s| s.queries() >= length.min(2))
 }

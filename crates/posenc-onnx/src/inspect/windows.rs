@@ -253,6 +253,11 @@ mod tests {
         for mask in of(30, 30, open) {
             assert_eq!(window(&mask, true), None, "later keys are all seen");
         }
+        // A mask that no pair has.
+        for dims in [vec![0, 3, 3], vec![1, 0, 3, 3], vec![3, 0], vec![0, 0]] {
+            let none = Value::float(ArrayD::zeros(dims.clone()));
+            assert_eq!(window(&none, false), None, "{dims:?}");
+        }
         // A bias that falls with the distance hides nothing at once.
         let falls = Array2::from_shape_fn((30, 30), |(i, j)| -900.0 * i.abs_diff(j) as f64);
         assert_eq!(window(&Value::float(falls.into_dyn()), false), None);

@@ -1,7 +1,5 @@
 //! What a request changes in a model: decided once, before anything changes.
 
-use std::collections::BTreeSet;
-
 use posenc_ir::Model;
 
 use super::{rescale, resize, stretch, swap};
@@ -77,8 +75,7 @@ pub(crate) fn change(
         .map(|branch| swap_plan(model, branch, branches, request))
         .collect::<Result<Vec<_>, _>>()?;
     if plans.iter().all(Option::is_none) {
-        let mut warnings = found.not_evaluated.clone();
-        warnings.extend(kept_at_cross(found));
+        let warnings = found.not_evaluated.clone();
         return Ok(Change::Nothing { warnings });
     }
     if request.allowances.write_config {
@@ -156,20 +153,6 @@ fn open_plan(
         return Ok(Change::Nothing { warnings });
     };
     Ok(Change::Open(Box::new(plan)))
-}
-
-/// What cross-attention keeps where nothing else has an encoding to remove.
-fn kept_at_cross(found: &Found) -> Option<String> {
-    let rotary = found.rotary.iter().map(|rotary| rotary.site);
-    let others = found.findings.iter().filter(|f| !f.encoding.is_absolute());
-    let all = rotary.chain(others.flat_map(|f| f.sites.iter().copied()));
-    let at_cross: BTreeSet<usize> = all.filter(|site| found.attention[*site].cross).collect();
-    let sites = at_cross.len();
-    (sites > 0).then(|| {
-        format!(
-            "cross-attention keeps its encodings at {sites} sites: only self-attention is changed"
-        )
-    })
 }
 
 /// A plan for the rotations of each branch. `limits` are those of the model before any change.

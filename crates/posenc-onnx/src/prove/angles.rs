@@ -46,9 +46,10 @@ impl Angles {
 
 #[cfg(test)]
 mod tests {
-    use posenc_ir::DType;
+    use posenc_ir::{DType, Tensor};
 
     use super::*;
+    use crate::prove::compare::compare;
 
     #[test]
     fn the_error_of_angles_grows_with_the_position_up_to_that_of_any_angle() {
@@ -62,5 +63,20 @@ mod tests {
         assert!(share(1 << 20) > 0.5 && share(1 << 20) <= 1.0);
         let exact = Angles::default().widen(usual, 1 << 20);
         assert_eq!(exact, usual);
+    }
+
+    #[test]
+    fn a_wrong_output_stays_one() {
+        let half = DType::F16.epsilon().unwrap();
+        let angles = Angles(vec![(half, vec![1.0, 0.1, 0.01, 0.001])]);
+        let allowed = angles.widen(Tolerance::of(DType::F16), 127);
+        let numbers: Vec<f64> = (0..40).map(|i| (f64::from(i) * 0.7).sin()).collect();
+        let of = |numbers: &[f64]| Tensor::from_f64(DType::F32, &[40], numbers);
+        let is_right = |by: f64| {
+            let mut other = numbers.clone();
+            other[7] += by;
+            compare(&of(&other), &of(&numbers), allowed).ok
+        };
+        assert!(is_right(0.03) && !is_right(0.15));
     }
 }

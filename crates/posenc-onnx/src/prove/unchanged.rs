@@ -1,7 +1,7 @@
 //! The lengths at which a rewritten model computes what its original does: where every encoding has the same
 //! numbers, as below the length from which a scaling or a longer table acts.
 
-use posenc_ir::eval::Budget;
+use posenc_ir::eval::{Budget, Trace};
 use posenc_ir::{Model, Use};
 
 use super::VerifyError;
@@ -33,20 +33,22 @@ pub(crate) fn is_unchanged(pair: &Pair<'_>, at: Lengths) -> Result<bool, VerifyE
     if at.past > 0 || !is_read(a) || !is_read(b) {
         return Ok(false);
     }
-    Ok(rotate_alike(pair, at)? && add_alike(pair, at))
+    let [run_a, run_b] = pair.map(|(model, found)| run_at(model, found, at, &BUDGET));
+    let Some(runs) = run_a.zip(run_b) else {
+        return Ok(false);
+    };
+    Ok(rotate_alike(pair, at, &runs.0)? && add_alike(pair, &runs))
 }
 
-/// Whether queries and keys rotate by the same angles.
-fn rotate_alike(pair: &Pair<'_>, at: Lengths) -> Result<bool, VerifyError> {
-    let [(model, found), (b, in_b)] = pair;
-    let (a, b) = (expectations(model, found)?, expectations(b, in_b)?);
-    let run = (!a.is_empty()).then(|| run_at(model, found, at, &BUDGET));
-    let run = run.flatten();
+/// Whether queries and keys rotate by the same angles, in this run of the first model.
+fn rotate_alike(pair: &Pair<'_>, at: Lengths, run: &Trace) -> Result<bool, VerifyError> {
+    let [(a, in_a), (b, in_b)] = pair;
+    let (a, b) = (expectations(a, in_a)?, expectations(b, in_b)?);
     // Another stack may have more tokens, and so may one with memory before them.
     let length = |site: usize| {
-        let site = &found.attention[site];
+        let site = &in_a.attention[site];
         let tokens = |operand: &Operand| {
-            let dims = run.as_ref()?.get(operand.value).dims.as_ref()?;
+            let dims = run.get(operand.value).dims.as_ref()?;
             dims.get(operand.lane.sequence).copied()
         };
         let all = [&site.query, &site.key].map(tokens).into_iter().flatten();
@@ -75,7 +77,7 @@ fn is_same_rotation(a: &Expected, b: &Expected, length: usize) -> bool {
 }
 
 /// Whether what is added to embeddings and scores, or multiplied with queries and keys, has the same numbers.
-fn add_alike([(a, in_a), (b, in_b)]: &Pair<'_>, at: Lengths) -> bool {
+fn add_alike([(a, in_a), (b, in_b)]: &Pair<'_>, (run_a, run_b): &(Trace, Trace)) -> bool {
     let pairs = || in_a.findings.iter().zip(&in_b.findings);
     let is_alike =
         |(a, b): (&Finding, &Finding)| a.sites == b.sites && a.entries.len() == b.entries.len();
@@ -83,14 +85,7 @@ fn add_alike([(a, in_a), (b, in_b)]: &Pair<'_>, at: Lengths) -> bool {
         return false;
     }
     let entries = pairs().flat_map(|(a, b)| a.entries.iter().zip(&b.entries));
-    let mut entries = entries.peekable();
-    if entries.peek().is_none() {
-        return true;
-    }
-    let runs = [(a, in_a), (b, in_b)].map(|(model, found)| run_at(model, found, at, &BUDGET));
-    let [Some(run_a), Some(run_b)] = runs else {
-        return false;
-    };
+    let mut entries = entries;
     let value = |model: &Model, at: &Use| model.graph().node(at.node).input(at.slot());
     let near = |x: &Use, y: &Use| {
         let (x, y) = (value(a, x)?, value(b, y)?);

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::Path;
 
 use bytes::Bytes;
+use posenc_encodings::hf::json;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
@@ -125,7 +126,7 @@ impl Serialize for Config {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         use serde::ser::Error;
         let text = self.text.as_ref().map_err(S::Error::custom)?;
-        let value: Value = serde_json::from_str(text).map_err(S::Error::custom)?;
+        let value = json::parse(text).map_err(S::Error::custom)?;
         value.serialize(to)
     }
 }
@@ -221,5 +222,14 @@ mod tests {
         std::fs::create_dir(root.path().join("config.json")).unwrap();
         let why = Config::next_to(&model).unwrap().parse().unwrap_err();
         assert!(why.reason().contains("config.json: "), "{why}");
+    }
+
+    #[test]
+    fn a_config_with_words_of_python_is_kept() {
+        let text = r#"{"time_step_limit": [0.0, Infinity], "head_dim": 16}"#;
+        let value = serde_json::to_value(Config::from_text("config.json", text)).unwrap();
+        let again: Config = serde_json::from_value(value).unwrap();
+        assert_eq!(again.parse().unwrap(), HfConfig::parse(text).unwrap());
+        assert!(serde_json::to_value(Config::from_text("config.json", "{")).is_err());
     }
 }

@@ -22,7 +22,7 @@ mod sinks;
 type Spelling = fn(&mut Sketch, &str, &str) -> String;
 
 /// A model that gives a spelling's value, and the queries and keys, so that all is in use.
-fn model(spelling: Spelling) -> Model {
+fn model(spelling: impl FnOnce(&mut Sketch, &str, &str) -> String) -> Model {
     let mut s = Sketch::default();
     let x = s.embedded();
     let (q, k) = (s.headed(&x), s.headed(&x));

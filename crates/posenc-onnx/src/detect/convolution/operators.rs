@@ -14,6 +14,7 @@ pub(super) fn sums(node: &Node) -> bool {
     node.is("Add") || is_skip_norm(node)
 }
 
+/// Whether a node is a convolution, in any type and any order of axes.
 pub(super) fn is_convolution(node: &Node) -> bool {
     match node.domain() {
         "" => matches!(node.op(), "Conv" | "ConvInteger" | "QLinearConv"),
@@ -25,6 +26,7 @@ pub(super) fn is_convolution(node: &Node) -> bool {
     }
 }
 
+/// The groups of a convolution.
 pub(super) fn groups(node: &Node) -> usize {
     let set = node.int("group").ok().flatten();
     set.and_then(|n| usize::try_from(n).ok()).unwrap_or(1)

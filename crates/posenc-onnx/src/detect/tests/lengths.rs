@@ -249,3 +249,39 @@ fn a_length_that_a_trace_wrote_into_a_shape_is_the_only_one() {
     assert_eq!(read.ports.fixed_sequence(), Some(40));
     assert_eq!(read.lengths.batch, 1);
 }
+
+/// The limits of attention to frames of sound, of which each is made of five samples, with a bias of the
+/// distance that is clipped here.
+fn of_sound(clip: i64) -> Vec<(usize, LimitCause)> {
+    let mut s = Sketch::default();
+    let sound = s.input("sound", DType::F32, &["batch", "samples"]);
+    let sound = s.unsqueeze(&sound, &[1]);
+    let taps = s.weights(&[HIDDEN, 1, 5]);
+    let x = s.with("Conv", &[&sound, &taps], &[("strides", A::Ints(&[5]))]);
+    let x = s.transpose(&x, &[0, 2, 1]);
+    let (shape, one, zero, step) = (s.op("Shape", &[&x]), s.int(1), s.int(0), s.int(1));
+    let frames = s.gather(&shape, &one, 0);
+    let at = s.op("Range", &[&zero, &frames, &step]);
+    let (rows, columns) = (s.unsqueeze(&at, &[1]), s.unsqueeze(&at, &[0]));
+    let distance = s.op("Sub", &[&columns, &rows]);
+    let (low, high, up) = (s.int(-clip), s.int(clip), s.int(100));
+    let index = s.op("Clip", &[&distance, &low, &high]);
+    let index = s.op("Add", &[&index, &up]);
+    let table = s.weights(&[201, HEADS]);
+    let bias = s.gather(&table, &index, 0);
+    let bias = s.transpose(&bias, &[2, 0, 1]);
+    let [q, k, v] = [0; 3].map(|_| s.headed(&x));
+    let scores = scores(&mut s, &q, &k);
+    let scores = s.op("Add", &[&scores, &bias]);
+    let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
+    let y = s.op("MatMul", &[&weights, &v]);
+    let model = s.model(17, &[&y]);
+    let all = limits::all(model.graph(), &found(&model));
+    all.into_iter().map(|l| (l.length, l.cause)).collect()
+}
+
+#[test]
+fn rows_of_frames_are_looked_for_in_as_many_samples() {
+    assert_eq!(of_sound(100), [], "rows for every distance");
+    assert_eq!(of_sound(150), [(101, LimitCause::Table)], "control");
+}

@@ -109,18 +109,18 @@ fn keys_are_distinguished_from_queries_and_both_are_one_encoding() {
 
 #[test]
 fn values_by_distance_are_found() {
-    let found = found_after(
-        |_, scores, _, _| scores.to_owned(),
-        |s, weights, weighted| {
-            let index = clipped(s, [-CLIP, CLIP], CLIP);
-            let table = s.weights(&[ROWS, SIZE]);
-            let vectors = s.gather(&table, &index, 0);
-            let equation = [("equation", A::Text("bhij,ijd->bhid"))];
-            let more = s.with("Einsum", &[weights, &vectors], &equation);
-            s.op("Add", &[weighted, &more])
-        },
-    );
+    let found = found_after(|_, scores, _, _| scores.to_owned(), by_distance);
     assert_eq!(reported(&found), shaw(json!(4), [false, true, false]));
+}
+
+/// Weighted values, and rows of a table by the distance that the weights gather.
+fn by_distance(s: &mut Sketch, weights: &str, weighted: &str) -> String {
+    let index = clipped(s, [-CLIP, CLIP], CLIP);
+    let table = s.weights(&[ROWS, SIZE]);
+    let vectors = s.gather(&table, &index, 0);
+    let equation = [("equation", A::Text("bhij,ijd->bhid"))];
+    let more = s.with("Einsum", &[weights, &vectors], &equation);
+    s.op("Add", &[weighted, &more])
 }
 
 /// Rows of a table that a product with lines of `ones` picks.
@@ -181,14 +181,7 @@ fn what_weights_gather_and_cannot_be_read_is_unknown() {
         s.op("Add", &[weighted, &more])
     };
     let twice: After = |s, weights, weighted| {
-        let equation = [("equation", A::Text("bhij,ijd->bhid"))];
-        (0..2).fold(weighted.to_owned(), |sum, _| {
-            let index = clipped(s, [-CLIP, CLIP], CLIP);
-            let table = s.weights(&[ROWS, SIZE]);
-            let vectors = s.gather(&table, &index, 0);
-            let more = s.with("Einsum", &[weights, &vectors], &equation);
-            s.op("Add", &[&sum, &more])
-        })
+        (0..2).fold(weighted.to_owned(), |sum, _| by_distance(s, weights, &sum))
     };
     for (after, why) in [
         (waves, "but not by distance"),
@@ -212,12 +205,7 @@ fn values_by_distance_are_found_beside_a_sink() {
     let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
     let weights = s.slice(&weights, -1, [0, -1, 1]);
     let y = s.op("MatMul", &[&weights, &v]);
-    let index = clipped(&mut s, [-CLIP, CLIP], CLIP);
-    let table = s.weights(&[ROWS, SIZE]);
-    let vectors = s.gather(&table, &index, 0);
-    let equation = [("equation", A::Text("bhij,ijd->bhid"))];
-    let more = s.with("Einsum", &[&weights, &vectors], &equation);
-    let y = s.op("Add", &[&y, &more]);
+    let y = by_distance(&mut s, &weights, &y);
     let found = found(&s.model(18, &[&y]));
     assert_eq!(reported(&found), shaw(json!(4), [false, true, false]));
 }
@@ -231,12 +219,7 @@ fn values_by_distance_are_found_after_a_softmax_of_their_own() {
     let [of_values, of_rows] =
         [0; 2].map(|_| s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]));
     let y = s.op("MatMul", &[&of_values, &v]);
-    let index = clipped(&mut s, [-CLIP, CLIP], CLIP);
-    let table = s.weights(&[ROWS, SIZE]);
-    let vectors = s.gather(&table, &index, 0);
-    let equation = [("equation", A::Text("bhij,ijd->bhid"))];
-    let more = s.with("Einsum", &[&of_rows, &vectors], &equation);
-    let y = s.op("Add", &[&y, &more]);
+    let y = by_distance(&mut s, &of_rows, &y);
     let y = s.merged(&y);
     let found = found(&s.model(23, &[&y]));
     assert_eq!(reported(&found), shaw(json!(4), [false, true, false]));

@@ -5,8 +5,10 @@ use posenc_runtime::{Backend, EvaluatorBackend, ModelSource, Options as RunOptio
 
 use crate::attention::Site;
 use crate::detect::{Options, detect};
+use crate::graph::ports::Lengths;
 use crate::graph::sketch::{A, HIDDEN, SIZE, Sketch};
 use crate::prove::inserted::entries;
+use crate::prove::unchanged::is_unchanged;
 use crate::request::{LawName, Request};
 use crate::rewrite::rewrite;
 use posenc_encodings::kind::{Kind, Stack};
@@ -233,11 +235,48 @@ fn an_edit_is_that_of_its_site_and_cross_attention_keeps_its_encoding() {
     rewrite(&mut across, &to(Kind::None)).unwrap();
     let done = rewrite(&mut across, &to(Kind::None)).unwrap();
     assert!(done.report.edits.is_empty());
-    let kept = "cross-attention keeps its encodings at 1 sites: only self-attention is changed";
+    let kept = "cross-attention keeps its rope at 1 sites: only self-attention is changed";
     assert_eq!(done.report.warnings, [kept]);
     // Without an encoding of its own, there is nothing to say.
     let done = rewrite(&mut model(1), &to(Kind::Rope)).unwrap();
     assert_eq!(done.report.warnings, [""; 0]);
+}
+
+#[test]
+fn a_rescale_changes_a_stack_of_two_tokens_where_the_other_has_one() {
+    let scaled = |mut model: Model| {
+        let request = Request {
+            to: Some(Kind::Rope),
+            ..Request::default()
+        };
+        rewrite(&mut model, &request).unwrap();
+        let mut request = Request {
+            scale: Some(LawName::Linear.into()),
+            ..Request::default()
+        };
+        request.parameters.factor = Some(2.0);
+        let mut other = model.clone();
+        rewrite(&mut other, &request).unwrap();
+        [model, other]
+    };
+    let is_unchanged = |models: &[Model; 2], sequence| {
+        let found = models.each_ref().map(|m| detect(m, &Options::default()));
+        let at = Lengths {
+            batch: 1,
+            sequence,
+            past: 0,
+        };
+        let pair = [(&models[0], &found[0]), (&models[1], &found[1])];
+        is_unchanged(&pair, at).unwrap()
+    };
+    let mut s = Sketch::default();
+    let x = s.embedded();
+    let y = s.attends(&x, &x);
+    let one = scaled(s.model(17, &[&y]));
+    assert!(is_unchanged(&one, 1), "the only position is 0");
+    assert!(!is_unchanged(&one, 2));
+    // The decoder has a token more.
+    assert!(!is_unchanged(&scaled(model(1)), 1));
 }
 
 /// A decoder that reads what an encoder gives, with a number of each place as a factor.

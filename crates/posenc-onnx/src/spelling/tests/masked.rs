@@ -53,11 +53,7 @@ fn weights(s: &mut Sketch, q: &str, k: &str, form: Form) -> String {
 }
 
 fn before(form: Form) -> Model {
-    let mut s = Sketch::default();
-    let x = s.embedded();
-    let (q, k) = (s.headed(&x), s.headed(&x));
-    let y = weights(&mut s, &q, &k, form);
-    s.model(17, &[&y, &q, &k])
+    model(|s, q, k| weights(s, q, k, form))
 }
 
 #[test]
