@@ -86,7 +86,7 @@ fn reduced(s: &mut Sketch, op: &str, x: &str) -> String {
 }
 
 /// Each spelling with the operators that it must lose.
-const SPELLINGS: [(&str, Spelling, &[&str]); 25] = [
+const SPELLINGS: [(&str, Spelling, &[&str]); 24] = [
     ("Exp of LogSoftmax", of_log_softmax, &["Exp"]),
     ("Exp of a difference", of_log_sum_exp, &["Exp"]),
     (
@@ -133,11 +133,6 @@ const SPELLINGS: [(&str, Spelling, &[&str]); 25] = [
         "If with a constant",
         |s, _, _| chosen(s, true, [twice, thrice]),
         &["If"],
-    ),
-    (
-        "If with a node for a constant",
-        |s, _, _| chosen(s, true, [doubled, thrice]),
-        &["If", "Constant"],
     ),
     (
         "If with equal branches",
@@ -352,12 +347,6 @@ fn wave(s: &mut Sketch, q: &str, [moves, op]: [&str; 2], by: f64) -> String {
     let by = s.float(by);
     let angle = s.op(moves, &[q, &by]);
     s.op(op, &[&angle])
-}
-
-fn doubled(s: &mut Sketch) -> String {
-    let two = s.with("Constant", &[], &[("value_int", A::Int(2))]);
-    let y = s.op("Mul", &["input_ids", &two]);
-    s.cast(&y, DType::F32)
 }
 
 fn thrice(s: &mut Sketch) -> String {

@@ -299,9 +299,15 @@ fn vectors_by_no_distance_are_unknown() {
         ("by sums of gates of content", |s, scores, q, _| {
             let table = s.weights(&[SIZE, ROWS]);
             let all = s.op("MatMul", &[q, &table]);
-            let gates = s.op("Sigmoid", &[scores]);
+            // Each position counts the keys from it to the query that content lets through.
+            let (d, zero) = (s.distance(), s.int(0));
+            let sees = s.op("LessOrEqual", &[&d, &zero]);
+            let (gates, sees) = (s.op("Sigmoid", &[scores]), s.cast(&sees, DType::F32));
+            // Of content that is zero, all of them.
+            let gates = s.op("Add", &[&gates, &gates]);
+            let gates = s.op("Mul", &[&gates, &sees]);
             let axis = s.int(-1);
-            let places = s.op("CumSum", &[&gates, &axis]);
+            let places = s.with("CumSum", &[&gates, &axis], &[("reverse", A::Int(1))]);
             let last = s.float(ROWS as f64 - 1.0);
             let places = s.op("Min", &[&places, &last]);
             let places = s.cast(&places, DType::I64);

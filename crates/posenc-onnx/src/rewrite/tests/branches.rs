@@ -1,11 +1,15 @@
 //! Decoders that were merged from one with and one without a cache.
 
 use posenc_ir::{DType, Model};
+use posenc_runtime::Backend;
 
 use crate::detect::{Options, detect};
 use crate::graph::sketch::{A, HIDDEN, Sketch};
 use crate::plan::numbers::{Init, Numbers};
+use crate::prove::options::VerifyOptions;
 use crate::prove::swap::Proof;
+use crate::prove::testing::Evaluator;
+use crate::prove::verify_with;
 use crate::request::{LawName, Parameters, Request, ScaleType};
 use crate::rewrite::rewrite;
 use posenc_encodings::kind::{Form, Kind, Layout};
@@ -355,4 +359,34 @@ fn a_branch_that_cannot_be_read_is_refused() {
         "{why}"
     );
     assert_eq!(model.graph().text(), before);
+}
+
+/// A factor in a branch that is always taken, with a node for its constant.
+fn factor(s: &mut Sketch) -> String {
+    let three = s.with("Constant", &[], &[("value_int", A::Int(3))]);
+    s.cast(&three, DType::F32)
+}
+
+#[test]
+fn a_branch_that_is_always_taken_is_recorded_as_it_is_read() {
+    let mut s = Sketch::default();
+    let x = s.embedded();
+    let (table, at) = (s.weights(&[40, HIDDEN]), s.range());
+    let rows = s.gather(&table, &at, 0);
+    let x = s.op("Add", &[&x, &rows]);
+    let (two, three) = (s.int(2), s.int(3));
+    let always = s.op("Greater", &[&three, &two]);
+    let factor = s.choice(&always, [factor, factor]);
+    let x = s.op("Mul", &[&x, &factor]);
+    let y = s.attends(&x, &x);
+    let mut model = s.model(17, &[&y]);
+    to_none(&mut model).unwrap();
+    let again = Model::from_bytes(model.to_bytes().unwrap()).unwrap();
+    let options = VerifyOptions {
+        lengths: vec![4],
+        ..VerifyOptions::default()
+    };
+    let backends: [Box<dyn Backend>; 1] = [Box::new(Evaluator::default())];
+    let report = verify_with(&again, None, &options, &backends, None).unwrap();
+    assert!(report.ok, "{:?}", report.sites);
 }
