@@ -2,7 +2,7 @@
 //! joins the scores.
 
 use posenc_ir::eval::Trace;
-use posenc_ir::{Graph, NodeId, Use, ValueId};
+use posenc_ir::{Graph, Node, NodeId, Use, ValueId};
 use rustc_hash::FxHashSet;
 
 use crate::attention::Site;
@@ -57,6 +57,10 @@ impl Joins {
 pub(crate) fn joins(graph: &Graph, classes: &Classes, trace: &Trace, site: &Site) -> Joins {
     let mut joins = Joins::default();
     let content = |v: ValueId| classes.of_value(v).has(Class::CONTENT);
+    let index = |node: &Node| {
+        let picks = node.is("Gather") || node.is("GatherElements");
+        node.input(1).filter(|_| picks)
+    };
     for join in crate::attention::scores::terms(graph, classes, site) {
         // A bias that content scales is read as a bias.
         if crate::attention::scores::is_gated(graph, classes, trace, site, join) {
@@ -67,7 +71,9 @@ pub(crate) fn joins(graph: &Graph, classes: &Classes, trace: &Trace, site: &Site
         };
         let (mut met, mut why) = (false, "it is not computed from a product with content");
         let mut seen = FxHashSet::default();
-        let mut stack = vec![(value, false)];
+        // What picks may read the product itself, so that the term joins there.
+        let is_picked = index(graph.node(join.node)).is_some_and(content);
+        let mut stack = vec![(value, is_picked)];
         while let Some((value, is_picked)) = stack.pop() {
             if !seen.insert(value) {
                 continue;
@@ -97,11 +103,8 @@ pub(crate) fn joins(graph: &Graph, classes: &Classes, trace: &Trace, site: &Site
                 }
                 continue;
             }
-            let picks =
-                node.domain().is_empty() && matches!(node.op(), "Gather" | "GatherElements");
-            let index = node.input(1).filter(|_| picks);
-            joins.picks.extend(index.filter(|v| !content(*v)));
-            let is_picked = is_picked || index.is_some_and(content);
+            joins.picks.extend(index(node).filter(|v| !content(*v)));
+            let is_picked = is_picked || index(node).is_some_and(content);
             let inputs = crate::graph::region::reads(graph, id).into_iter();
             let inputs = inputs.filter(|v| content(*v));
             stack.extend(inputs.map(|v| (v, is_picked)));
