@@ -4,7 +4,7 @@
 use super::*;
 
 /// `rewrite` of what another rewrite wrote.
-fn again(folder: &TempDir, args: &[&str]) -> Ran {
+pub(super) fn again(folder: &TempDir, args: &[&str]) -> Ran {
     let [old, new] = [model(folder), folder.path().join("again.onnx")];
     let [old, new] = [old, new].map(|p| p.display().to_string());
     let flags = ["-o", &new, "--json"];

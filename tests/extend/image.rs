@@ -168,3 +168,24 @@ fn a_model_for_another_image_size_is_verified_alone_and_beside_the_original() {
         assert_eq!(ran.code, 0, "{args:?}: {}", ran.stdout);
     }
 }
+
+#[test]
+fn a_model_without_positions_gets_another_image_size() {
+    let fixture = Fixture::named("vit/dynamo");
+    let (none, size) = (["--to", "none"], ["--image-size", "48x24"]);
+    let outputs = [[&none, &size], [&size, &none]].map(|[first, second]| {
+        let (folder, ran) = rewritten(&fixture, first);
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+        let ran = again::again(&folder, second);
+        let edits = ran.json()["edits"].as_array().unwrap().len();
+        assert!(edits > 0, "{second:?}");
+        of_images(&folder.path().join("again.onnx"), [2, 48, 24])
+    });
+    let [got, want] = &outputs;
+    let off = distance(got, want).unwrap();
+    assert!(off <= TOLERANCE, "{off}");
+    // With positions, it is another output.
+    let (folder, _) = rewritten(&fixture, &size);
+    let other = of_images(&model(&folder), [2, 48, 24]);
+    assert!(distance(got, &other).unwrap() > 100.0 * TOLERANCE);
+}

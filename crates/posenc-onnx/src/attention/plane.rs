@@ -9,6 +9,9 @@ pub(crate) const HIDDEN: f64 = 500.0;
 /// What a mask that hides less takes off at the least.
 pub(crate) const MASKED: f64 = 20.0;
 
+/// How much of what a mask takes off may be rounded off where its sum with a bias is stored in half precision.
+const ROUNDED: f64 = 1e-3;
+
 /// The input of the softmax of a site where queries and keys are zero.
 #[derive(Clone, Debug)]
 pub(crate) struct Plane {
@@ -66,33 +69,45 @@ impl Plane {
     /// The bias `[head, query, key]` that all groups share: what hides pairs in some of them
     /// alone, as the masks of shifted windows do, is lifted. `None` where groups differ otherwise.
     pub(crate) fn shared(&self) -> Option<Array3<f64>> {
+        self.lifted().map(|(best, _)| best)
+    }
+
+    /// The bias that all groups share, and what is lifted of it, `[group, query, key]`: the number that a mask
+    /// takes off, and zero where a group has the bias.
+    pub(crate) fn lifted(&self) -> Option<(Array3<f64>, Array3<f64>)> {
         let [groups, heads, queries, keys] = self.bias.dim().into();
+        let mut masks = Array3::zeros([groups, queries, keys]);
         let first = self.bias.index_axis(Axis(0), 0);
         if (1..groups).all(|g| self.bias.index_axis(Axis(0), g) == first) {
-            return Some(first.to_owned());
+            return Some((first.to_owned(), masks));
         }
         let best = self
             .bias
             .fold_axis(Axis(0), f64::NEG_INFINITY, |a, b| a.max(*b));
         let near = 1e-6 * most(best.iter());
-        for g in 0..groups {
-            for (i, j) in (0..queries).flat_map(|i| (0..keys).map(move |j| (i, j))) {
-                let less = |h: usize| {
-                    if self.is_hidden([g, h, i, j]) {
-                        f64::INFINITY
-                    } else {
-                        best[[h, i, j]] - self.bias[[g, h, i, j]]
-                    }
-                };
-                let of_first = less(0);
-                let masks = of_first <= near || of_first >= MASKED;
-                let equal = |h: usize| less(h) == of_first || (less(h) - of_first).abs() <= near;
-                if !masks || !(0..heads).all(equal) {
-                    return None;
+        for ((g, i, j), mask) in masks.indexed_iter_mut() {
+            let less = |h: usize| {
+                if self.is_hidden([g, h, i, j]) {
+                    f64::INFINITY
+                } else {
+                    best[[h, i, j]] - self.bias[[g, h, i, j]]
                 }
+            };
+            let of_first = less(0);
+            let allowed = match of_first {
+                _ if of_first <= near => near,
+                _ if of_first >= MASKED => ROUNDED * of_first,
+                _ => return None,
+            };
+            let equal = |h: usize| less(h) == of_first || (less(h) - of_first).abs() <= allowed;
+            if !(0..heads).all(equal) {
+                return None;
+            }
+            if of_first >= MASKED {
+                *mask = of_first;
             }
         }
-        Some(best)
+        Some((best, masks))
     }
 }
 
@@ -106,6 +121,34 @@ mod tests {
             bias[i][j]
         }));
         [0, 1].map(|i| [0, 1].map(|j| !plane.is_hidden([0, 0, i, j])))
+    }
+
+    /// Two windows, of which the second hides a pair from both heads.
+    fn windows(masks: [f64; 2]) -> Option<(Array3<f64>, Array3<f64>)> {
+        let plane = Plane::new(Array4::from_shape_fn([2, 2, 2, 2], |(g, h, i, j)| {
+            let bias = 0.37 * h as f64 + 0.11 * i as f64 - 0.23 * j as f64;
+            let mask = if g == 1 && i == 0 && j == 1 {
+                masks[h]
+            } else {
+                0.0
+            };
+            // As it is stored.
+            f64::from((bias - mask) as f32)
+        }));
+        plane.lifted()
+    }
+
+    #[test]
+    fn masks_of_windows_are_lifted_from_a_sum_that_was_rounded() {
+        let (best, masks) = windows([100.0, 100.0]).unwrap();
+        assert!((best[[1, 0, 1]] - 0.14).abs() < 1e-6);
+        let hidden = masks.mapv(|mask| mask > 0.0);
+        assert_eq!(hidden.iter().filter(|hides| **hides).count(), 1);
+        assert!((masks[[1, 0, 1]] - 100.0).abs() < 1e-4);
+        // What hides less may be a bias, and what differs between heads is no mask.
+        assert_eq!(windows([3.0, 3.0]), None);
+        assert_eq!(windows([100.0, 0.0]), None);
+        assert_eq!(windows([100.0, 120.0]), None);
     }
 
     #[test]

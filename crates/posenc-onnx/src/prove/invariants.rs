@@ -1,5 +1,6 @@
 //! What must be true after each patch, by detection in the patched graph.
 
+use ndarray::{Array3, indices};
 use posenc_ir::NodeId;
 
 use crate::attention::Site;
@@ -100,7 +101,19 @@ fn hides_alike(old: &Site, new: &Site) -> bool {
         || pairs.all(|(g, h)| {
             (0..a.2)
                 .all(|i| (0..a.3).all(|j| hidden(old, [g, h, i, j]) == hidden(new, [g, h, i, j])))
-        })
+        }) && lifts_alike(old, new, groups)
+}
+
+/// Whether the masks that hide pairs in some groups alone are the same.
+fn lifts_alike(old: &Plane, new: &Plane, groups: usize) -> bool {
+    let (Some((_, old)), Some((_, new))) = (old.lifted(), new.lifted()) else {
+        return true;
+    };
+    let (.., queries, keys) = old.dim();
+    let hides =
+        |masks: &Array3<f64>, [g, i, j]: [usize; 3]| masks[[g.min(masks.dim().0 - 1), i, j]] > 0.0;
+    let mut all = indices([groups, queries, keys]).into_iter();
+    all.all(|(g, i, j)| hides(&old, [g, i, j]) == hides(&new, [g, i, j]))
 }
 
 #[cfg(test)]

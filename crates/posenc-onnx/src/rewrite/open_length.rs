@@ -1,10 +1,9 @@
 //! Opening a graph of one length, before it is rewritten for another.
 
 use posenc_ir::{Applied, Model};
-use serde_json::Value;
 
 use super::rewritten::Rewritten;
-use super::summary::{Changed, edits};
+use super::summary::{Changed, edits, or_of_first};
 use crate::detect::branches::Branch;
 use crate::detect::context::Context;
 use crate::detect::{Found, detect, limits};
@@ -148,17 +147,7 @@ impl Opened {
             &to,
             &|_| None,
         );
-        // Without any encoding, what changed is told of the first site.
-        let first = self.before.attention.first().filter(|_| own.is_empty());
-        let bare = first.map(|site| Edit {
-            site: site.name.clone(),
-            from: Value::Null,
-            to: Value::Null,
-            nodes_added: changed.nodes_added,
-            nodes_removed: changed.nodes_removed,
-            initializers_changed: changed.constants,
-        });
-        own.into_iter().chain(bare).collect()
+        or_of_first(own, &self.before, &changed)
     }
 
     /// Compares the result with what was asked for: it takes every number of tokens up to the longest.

@@ -5,7 +5,7 @@ use posenc_ir::Model;
 
 use super::rewritten::Rewritten;
 use super::stretch;
-use super::summary::{Changed, edits, sites_of, warnings};
+use super::summary::{Changed, edits, or_of_first, sites_of, warnings};
 use crate::detect::branches::Branch;
 use crate::detect::context::Context;
 use crate::detect::{detect, limits};
@@ -52,7 +52,10 @@ pub(super) fn apply(
     let (from, to) = (entries(model, &before), entries(&next, &after));
     let sites = sites_of(&before, plan.findings(&before));
     let changed = Changed::of(sites, &applied);
-    report.edits = edits(&before, &[changed], &from, &to, &|_| None);
+    let own = edits(&before, std::slice::from_ref(&changed), &from, &to, &|_| {
+        None
+    });
+    report.edits = or_of_first(own, &before, &changed);
     report.guarantee = Guarantee::NewFunction;
     report.limits.after = limits::all(next.graph(), &after);
     match plan.wanted {

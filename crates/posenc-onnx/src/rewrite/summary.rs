@@ -91,6 +91,20 @@ pub(super) fn edits(
     edits
 }
 
+/// These edits. Where no site has any encoding, what changed is told of the first.
+pub(super) fn or_of_first(edits: Vec<Edit>, before: &Found, changed: &Changed<'_>) -> Vec<Edit> {
+    let first = before.attention.first().filter(|_| edits.is_empty());
+    let bare = first.map(|site| Edit {
+        site: site.name.clone(),
+        from: Value::Null,
+        to: Value::Null,
+        nodes_added: changed.nodes_added,
+        nodes_removed: changed.nodes_removed,
+        initializers_changed: changed.constants,
+    });
+    edits.into_iter().chain(bare).collect()
+}
+
 /// The encodings that a site has: `null` for none, a list for several. Layers of an entry count
 /// within its stack.
 pub(crate) fn describe(found: &Found, entries: &[Encoding], site: usize) -> Value {

@@ -53,12 +53,10 @@ pub(super) fn check_pixels(size: ImageSize) -> Result<(), RewriteError> {
     Err(Refusal::invalid(why).into())
 }
 
-/// Refuses models without positions, and tables that are interpolated already.
+/// Refuses models without attention, and tables that are interpolated already.
 pub(super) fn check_original(context: &Context<'_>, request: &Request) -> Result<(), RewriteError> {
-    // What changes is reported by the encodings of the sites.
-    if context.found.findings.iter().all(|f| f.sites.is_empty()) {
-        let why = "no encoding of positions was found, and only models with one get another image \
-                   size yet";
+    if context.found.attention.is_empty() {
+        let why = "no attention was found, and only models with attention get another image size";
         return Err(Refusal::unsupported(why).into());
     }
     let again = record::stretch::interpolated(context.model);

@@ -356,15 +356,23 @@ fn what_keeps_the_old_size_is_refused() {
 }
 
 #[test]
-fn a_model_without_positions_keeps_its_size() {
-    let mut s = Sketch::default();
-    let pixels = s.input("pixels", DType::F32, &["1", "3", "8", "8"]);
-    let w = s.weights(&[HIDDEN, 3, 2, 2]);
-    let patches = s.with("Conv", &[&pixels, &w], &[("strides", A::Ints(&[2, 2]))]);
-    let x = s.reshape(&patches, &[1, HIDDEN as i64, PATCHES]);
-    let x = s.transpose(&x, &[0, 2, 1]);
-    let y = s.attends(&x, &x);
-    let model = s.model(18, &[&y]);
-    let why = refusal("no positions", &model, "12x8");
-    assert!(why.contains("no encoding of positions was found"), "{why}");
+fn sizes_follow_the_image_without_positions_too_but_not_without_attention() {
+    let made = |attends: bool| {
+        let mut s = Sketch::default();
+        let pixels = s.input("pixels", DType::F32, &["1", "3", "8", "8"]);
+        let w = s.weights(&[HIDDEN, 3, 2, 2]);
+        let patches = s.with("Conv", &[&pixels, &w], &[("strides", A::Ints(&[2, 2]))]);
+        let x = s.reshape(&patches, &[1, HIDDEN as i64, PATCHES]);
+        let x = s.transpose(&x, &[0, 2, 1]);
+        let y = match attends {
+            true => s.attends(&x, &x),
+            false => s.op("Relu", &[&x]),
+        };
+        s.model(18, &[&y])
+    };
+    let larger = resized(&made(true), "12x8").unwrap();
+    assert_eq!(declared(&larger), [1, 3, 12, 8].map(Dim::Known));
+    assert_eq!(dims_of(&larger), [1, 24, HIDDEN]);
+    let why = refusal("no attention", &made(false), "12x8");
+    assert!(why.contains("no attention"), "{why}");
 }

@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 
 use super::classifier::{Classifier, ScoreRole};
 use super::operator_copy::OperatorCopier;
-use crate::attention::plane::MASKED;
+use crate::attention::plane::{MASKED, Plane};
 use crate::detect::context::Context;
 use crate::edit::remove::broadcast::broadcast;
 use crate::error::{Refusal, RewriteError};
@@ -353,7 +353,7 @@ impl<'a> BiasSplitter<'a> {
         role: ScoreRole,
     ) -> Result<Split, RewriteError> {
         let (hidden, seen) = match role {
-            ScoreRole::Bias => return Ok(None),
+            ScoreRole::Bias => return Ok(self.mask_of_windows(out, summand)),
             ScoreRole::Mixed { hidden, seen } => (hidden, seen),
             _ => return Err(self.ambiguous(summand)),
         };
@@ -391,6 +391,32 @@ impl<'a> BiasSplitter<'a> {
         }))
     }
 
+    /// A constant with what hides pairs in some windows alone; `None` where the windows have the same numbers.
+    fn mask_of_windows(&self, out: &mut Emitter<'_>, summand: Summand) -> Split {
+        let context = self.context;
+        let known = context.found.trace.get(summand.value);
+        let dims = known.dims.as_deref()?;
+        let is_constant = context.found.classes.of_value(summand.value).is_constant();
+        let windows = by_window(dims).filter(|_| is_constant)?;
+        let numbers = known.to_f64()?.mapv(|v| v * summand.factor);
+        let numbers = numbers.to_shape(windows).ok()?.into_owned();
+        let (_, masks) = Plane::new(numbers).lifted()?;
+        if masks.iter().all(|mask| *mask == 0.0) {
+            return None;
+        }
+        let mut dims = dims.to_vec();
+        let heads = dims.len() - 3;
+        dims[heads] = 1;
+        let values: Vec<f64> = masks.iter().map(|mask| -mask / summand.factor).collect();
+        out.set_scope(context.graph().value(summand.value).scope());
+        let tensor = Tensor::from_f64(context.dtype(summand.value), &dims, &values);
+        Some(MaskPart {
+            value: out.constant("mask", tensor),
+            dims,
+            constant: None,
+        })
+    }
+
     /// A constant with the numbers that hide pairs, and zeros elsewhere.
     fn split_constant(
         &mut self,
@@ -424,6 +450,13 @@ impl<'a> BiasSplitter<'a> {
             constant: None,
         })
     }
+}
+
+/// The sizes of windows, heads, queries and keys of numbers that differ between windows; `None` for fewer axes.
+fn by_window(dims: &[usize]) -> Option<[usize; 4]> {
+    let (windows, [heads, queries, keys]) = dims.split_last_chunk()?;
+    let count = windows.iter().product();
+    (count > 1).then_some([count, *heads, *queries, *keys])
 }
 
 /// Whether a mask hides pairs, or may hide some of them.
