@@ -310,9 +310,13 @@ impl Trial {
         let trace = trial(model, (&ports, &classes), lengths);
         let mut attention = sites(model, &classes, &trace, &ports, options.branch);
         let inputs = (&ports, lengths);
-        let selected = all_selected(model, &trace, &classes).map(|selected| {
+        let again = |model: &Model| {
+            let classes = Classes::of(model.graph(), &ports);
+            self::trial(model, (&ports, &classes), lengths)
+        };
+        let selected = all_selected(model, &trace, &classes, again).map(|selected| {
             let classes = Classes::of(selected.model.graph(), &ports);
-            let trace = self::trial(&selected.model, (&ports, &classes), lengths);
+            let trace = again(&selected.model);
             (selected, trace, classes)
         });
         let follow = |attention: &[Site]| {

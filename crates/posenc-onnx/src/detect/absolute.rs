@@ -167,8 +167,7 @@ impl<'a> Candidate<'a> {
             return vec![];
         }
         if rows.dim() < 2 {
-            self.refuse(results, "the added value is the same for all features");
-            return vec![];
+            return vec![self.unknown("adds one number to all features of each position")];
         }
         match self.sinusoidal(rows) {
             Ok((table, encoding, error)) => {
@@ -304,7 +303,7 @@ impl<'a> Candidate<'a> {
 
     /// The table as one that is learned.
     fn learned(&self, table: &PositionTable) -> Result<Learned, Miss> {
-        let Patches { prefix, grid } = self.patches;
+        let Patches { prefix, grid, .. } = self.patches;
         let rows = table.rows + table.joined_rows;
         let shape = [rows, table.dim];
         let grid = table.resized.or(grid);
@@ -370,6 +369,8 @@ impl<'a> Candidate<'a> {
             Encoding::Sinusoidal(e) if e.image.is_none() => e.max_positions,
             _ => None,
         };
+        let lead = self.patches.lead;
+        let max_length = max_length.map(|rows| rows.saturating_sub(lead));
         let mut sites = self.addition.sites.clone();
         let stack_of = |site: &usize| self.found.attention[*site].place.stack;
         let stack = sites.first().and_then(stack_of);
@@ -383,6 +384,7 @@ impl<'a> Candidate<'a> {
             form: if contrib { Form::Contrib } else { Form::Ops },
             fit_error,
             max_length,
+            lead,
             evidence: vec![],
         };
         let cross = |site: &usize| self.found.attention[*site].cross;

@@ -95,6 +95,7 @@ pub(crate) fn find(runs: &mut Runs<'_>, results: &mut Results) {
                 },
                 fit_error: None,
                 max_length: None,
+                lead: 0,
                 evidence: vec![],
             });
         }

@@ -57,6 +57,8 @@ pub(crate) struct Finding {
     pub fit_error: Option<f64>,
     /// The longest sequence that it can encode; `None` without an end.
     pub max_length: Option<usize>,
+    /// Class tokens and the like before the first token, which have rows of their own.
+    pub lead: usize,
     /// What indicates an encoding that no family fits.
     pub evidence: Vec<String>,
 }

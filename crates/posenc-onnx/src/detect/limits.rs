@@ -224,7 +224,10 @@ fn cut_to_length(longer: &mut Longer<'_>, node: &Node) -> Option<(ValueId, usize
         return Some((table, rows.div_ceil(2)));
     }
     // Weights may be cut to the width of their input, which is no number of tokens.
-    longer.grows(node.output(0)?).then_some((table, rows))
+    let is_longer = longer.grows(node.output(0)?);
+    // A class token has a row too, and reserved rows are left out.
+    let length = rows.checked_sub(longer.ahead(ends))?;
+    is_longer.then_some((table, length))
 }
 
 /// cos and sin of a rotary operator that picks rows itself.

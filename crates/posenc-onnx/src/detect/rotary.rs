@@ -240,6 +240,7 @@ fn read_side(
                     entries: region.entries.clone(),
                     fit_error: Some(fit),
                     max_length: None,
+                    lead: 0,
                     evidence: vec![],
                 };
                 SideReading::OnGrid(Box::new((finding, region)))

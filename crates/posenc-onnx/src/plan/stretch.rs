@@ -43,7 +43,9 @@ pub(crate) struct Table {
     pub(crate) finding: usize,
     /// The constant.
     pub(crate) value: ValueId,
-    /// Rows before that of position 0, which stay.
+    /// Class tokens and the like before the first token.
+    pub(crate) lead: usize,
+    /// Rows before that of the first token, which stay: those of class tokens are among them.
     pub(crate) reserved: usize,
     /// Positions that have a row now.
     pub(crate) old: usize,
@@ -67,11 +69,15 @@ impl Table {
     pub(crate) fn after(&self, encoding: &Encoding) -> Encoding {
         match (encoding, &self.rows) {
             (Encoding::Learned(e), _) => Encoding::Learned(Learned {
-                max_positions: self.new,
+                max_positions: self.lead + self.new,
                 table_rows: self.reserved + self.new,
                 ..e.clone()
             }),
-            (_, Rows::Waves { code, .. }) => Encoding::Sinusoidal(code.clone()),
+            (_, Rows::Waves { code, .. }) => Encoding::Sinusoidal(Sinusoidal {
+                offset: code.offset.saturating_sub(self.lead),
+                max_positions: code.max_positions.map(|rows| self.lead + rows),
+                ..code.clone()
+            }),
             (other, Rows::Resized { .. }) => other.clone(),
         }
     }

@@ -117,11 +117,11 @@ pub(crate) fn check(
 pub(super) fn has_rows(finding: &Finding, table: &Table) -> bool {
     match (&finding.encoding, &table.rows) {
         (Encoding::Learned(e), Rows::Resized { .. }) => {
-            e.max_positions == table.new && e.offset == table.reserved
+            e.max_positions == table.lead + table.new && e.offset + table.lead == table.reserved
         }
         (Encoding::Sinusoidal(e), Rows::Waves { code, .. }) => {
             let same = |a: f64, b: f64| (a - b).abs() <= 1e-3 * b;
-            e.max_positions == Some(table.new) && same(e.factor, code.factor)
+            e.max_positions == Some(table.lead + table.new) && same(e.factor, code.factor)
         }
         _ => false,
     }

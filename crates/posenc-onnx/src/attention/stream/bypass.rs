@@ -60,6 +60,11 @@ pub(crate) fn around(graph: &Graph, classes: &Classes, entry: Use) -> Option<Nod
         let (Some(value), None) = (inputs.next(), inputs.next()) else {
             return None;
         };
+        // Tokens pick the first content of a stream, and are none themselves.
+        let node = graph.node(reader);
+        if node.op().starts_with("Gather") && node.input(0) != Some(value) {
+            return None;
+        }
         let reads = |at: &&Use| {
             let outputs = graph.node(at.node).outputs().iter().flatten();
             at.node != reader && !shape_only(graph, at.node) && outputs.into_iter().any(content)

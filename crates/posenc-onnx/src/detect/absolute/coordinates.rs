@@ -42,6 +42,7 @@ pub(crate) fn find(model: &Model, found: &Found, lookups: &[Lookup]) -> Vec<Find
             form: Form::Ops,
             fit_error: None,
             max_length: None,
+            lead: 0,
             evidence: vec![],
         };
         match findings.iter_mut().find(|(t, _)| *t == table) {

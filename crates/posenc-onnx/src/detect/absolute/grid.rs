@@ -15,6 +15,8 @@ pub(crate) struct Patches {
     pub(crate) prefix: usize,
     /// Rows and columns, where there are such.
     pub(crate) grid: Option<[usize; 2]>,
+    /// The same before the first token of a sequence.
+    pub(crate) lead: usize,
 }
 
 /// Between patches and tokens there are few operators.
@@ -95,7 +97,7 @@ pub(crate) fn patches(
         (value, tokens) = (input, before);
     }
     if found.grid.is_none() {
-        found.prefix = 0;
+        found.lead = std::mem::take(&mut found.prefix);
     }
     found
 }

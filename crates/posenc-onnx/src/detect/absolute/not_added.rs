@@ -14,9 +14,8 @@ impl Candidate<'_> {
         let Some(rows) = &self.rows else {
             return self.unread();
         };
-        // One factor for all features is a scale.
         if join == Join::Multiplied && rows.dim() == 1 {
-            return None;
+            return Some(self.unknown("multiplies all features of each position with one number"));
         }
         let does = match join {
             Join::Multiplied => "multiplies the features with",
@@ -24,10 +23,15 @@ impl Candidate<'_> {
             Join::Concatenated | Join::Summed => "concatenates to the features",
         };
         let shape = format!("[{}, {}]", rows.count(), rows.dim());
+        Some(self.unknown(&format!("{does} a table of positions {shape}")))
+    }
+
+    /// Position that fits no family, of which this says what its node does.
+    pub(crate) fn unknown(&self, does: &str) -> (Key, Finding) {
         let place = self.graph().place(self.addition.entry.node);
         let mut found = self.finding(Some(self.value), Encoding::Unknown, None);
-        found.1.evidence = vec![format!("{place} {does} a table of positions {shape}")];
-        Some(found)
+        found.1.evidence = vec![format!("{place} {does}")];
+        found
     }
 
     /// Whether this enters a rotation of queries and keys.

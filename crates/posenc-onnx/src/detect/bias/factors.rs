@@ -58,6 +58,7 @@ pub(crate) fn find(runs: &Runs<'_>, place: usize, site: &Site) -> Option<Finding
         form: site.form,
         fit_error: None,
         max_length: None,
+        lead: 0,
         evidence: vec![
             "the scores are multiplied with numbers that follow the position, or bounded by them"
                 .into(),

@@ -57,6 +57,7 @@ impl Bias {
             form: site.form,
             fit_error: self.fit_error,
             max_length: self.max_length,
+            lead: 0,
             evidence: self.evidence.clone(),
         }
     }

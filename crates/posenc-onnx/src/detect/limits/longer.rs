@@ -1,5 +1,6 @@
 //! Runs of longer sequences.
 
+use ndarray::Axis;
 use posenc_ir::ValueId;
 use posenc_ir::eval::{Budget, Trace};
 use rustc_hash::FxHashSet;
@@ -56,10 +57,14 @@ impl<'a> Longer<'a> {
                 continue;
             };
             let node = graph.node(id);
-            let bends = matches!(
-                node.op(),
-                "Clip" | "Min" | "Max" | "Where" | "Log" | "Mod" | "Div" | "Floor" | "If" | "Loop"
-            );
+            let is_stored = || node.input(0).is_some_and(|data| self.is_bent(data));
+            let bends = match node.op() {
+                "Clip" | "Min" | "Max" | "Where" | "Log" | "Mod" | "Div" | "Floor" | "Sign" => true,
+                "Greater" | "GreaterOrEqual" | "Less" | "LessOrEqual" | "Equal" => true,
+                "If" | "Loop" => true,
+                "Slice" | "Gather" => is_stored(),
+                _ => false,
+            };
             if bends {
                 return true;
             }
@@ -67,6 +72,45 @@ impl<'a> Longer<'a> {
         }
         self.straight.extend(seen);
         false
+    }
+
+    /// Whether a value is stored, and its numbers do not rise or fall evenly along every axis: those of
+    /// buckets, or of distances up to some.
+    fn is_bent(&self, value: ValueId) -> bool {
+        let known = self.runs.found.trace.get(value);
+        let is_small = known.dims.as_deref().is_some_and(|dims| LONG.allows(dims));
+        if !self.runs.found.classes.of_value(value).is_constant() || !is_small {
+            return false;
+        }
+        let is_uneven = |line: &[i64]| {
+            let steps = line
+                .windows(3)
+                .map(|w| w[2].checked_sub(w[1]) == w[1].checked_sub(w[0]));
+            !steps.fold(true, |all, even| all && even)
+        };
+        known.to_i64().is_some_and(|numbers| {
+            (0..numbers.ndim()).any(|axis| {
+                let mut lines = numbers.lanes(Axis(axis)).into_iter();
+                lines.any(|line| is_uneven(&line.to_vec()))
+            })
+        })
+    }
+
+    /// How far a place of a table is beyond the number of tokens, where it moves with each of them; 0 where it
+    /// does not.
+    pub(super) fn ahead(&mut self, end: ValueId) -> usize {
+        self.grows(end);
+        let Some([Some(same), Some(longer)]) = &self.doubled else {
+            return 0;
+        };
+        let lengths = self.runs.found.lengths;
+        let place = |trace: &Trace| usize::try_from(trace.get(end).scalar_i64()?).ok();
+        let [Some(first), Some(second)] = [same, longer].map(place) else {
+            return 0;
+        };
+        let each = second.checked_sub(first) == Some(lengths.sequence);
+        let ahead = first.checked_sub(lengths.sequence + lengths.past);
+        ahead.filter(|_| each).unwrap_or(0)
     }
 
     /// Whether a value has more elements where the sequence is longer; where that cannot be run,

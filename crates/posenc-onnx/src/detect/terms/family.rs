@@ -47,6 +47,7 @@ pub(crate) fn finding(
         form: Form::Ops,
         fit_error: None,
         max_length: None,
+        lead: 0,
         evidence,
     }
 }

@@ -296,6 +296,28 @@ fn of_very_many_summands_the_first_are_looked_at() {
     assert!(after_biases.not_evaluated.is_empty());
 }
 
+/// As many rows of a stored table as tokens, from one on.
+fn cut<const START: i64>(s: &mut Sketch, x: String) -> String {
+    let (shape, one) = (s.op("Shape", &[&x]), s.ints(&[1]));
+    let length = s.gather(&shape, &one, 0);
+    let (first, zero) = (s.ints(&[START]), s.ints(&[0]));
+    let end = s.op("Add", &[&length, &first]);
+    let table = s.weights(&[ROWS, HIDDEN]);
+    let rows = s.op("Slice", &[&table, &first, &end, &zero]);
+    s.op("Add", &[&x, &rows])
+}
+
+/// Rows by indices that are stored for each position, up to one of them.
+fn stored<const CLIP: i64>(s: &mut Sketch, x: String) -> String {
+    let indices = (0..ROWS as i64).map(|at| at.min(CLIP) as f64);
+    let indices = s.typed(DType::I64, &[ROWS], indices);
+    let (shape, one, zero) = (s.op("Shape", &[&x]), s.ints(&[1]), s.ints(&[0]));
+    let length = s.gather(&shape, &one, 0);
+    let at = s.op("Slice", &[&indices, &zero, &length, &zero]);
+    let p = rows(s, &at);
+    s.op("Add", &[&x, &p])
+}
+
 #[test]
 fn limits_are_the_rows_that_positions_reach() {
     let limit = |embed: Embed| -> Vec<usize> {
@@ -316,6 +338,10 @@ fn limits_are_the_rows_that_positions_reach() {
         s.op("Add", &[&x, &p])
     });
     assert!(clipped.is_empty(), "{clipped:?}");
+    // So are rows beyond the last that is stored for a position.
+    assert_eq!(limit(stored::<19>), [ROWS], "the buffer alone");
+    let both = limit(stored::<{ ROWS as i64 }>);
+    assert_eq!(both, [ROWS, ROWS], "the buffer, and the table");
     let types = limit(|s, x| {
         let (at, zero) = (s.range(), s.int(0));
         let types = s.op("Mul", &[&at, &zero]);
@@ -323,6 +349,9 @@ fn limits_are_the_rows_that_positions_reach() {
         s.op("Add", &[&x, &p])
     });
     assert!(types.is_empty(), "{types:?}");
+    // The first rows are left out, and the last token reads the last row.
+    assert_eq!(limit(cut::<0>), [ROWS]);
+    assert_eq!(limit(cut::<2>), [ROWS - 2]);
     // Numbers at the limits of an integer are rows of no table.
     for far in [i64::MAX - 3, i64::MIN, i64::MIN + 9] {
         let mut s = Sketch::default();

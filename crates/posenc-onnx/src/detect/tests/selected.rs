@@ -381,3 +381,85 @@ fn attention_over_tokens_that_content_chose_is_left_out() {
     );
     assert_eq!(misplaced(false), (2, vec![]));
 }
+
+/// What an expert does.
+type Expert = fn(&mut Sketch, &Routed) -> String;
+
+/// The tokens that a gate sends to an expert.
+struct Routed {
+    /// The tokens, `[token, feature]`.
+    rows: String,
+    /// Their places among all, `[token]`.
+    places: String,
+}
+
+/// A layer whose tokens go to one of two experts each, and what these give is added up in their places.
+fn routed(s: &mut Sketch, y: &str, expert: Expert) -> String {
+    let shape = s.op("Shape", &[y]);
+    let all = s.reshape(y, &[-1, HIDDEN as i64]);
+    let w = s.weights(&[HIDDEN, 2]);
+    let gates = s.op("MatMul", &[&all, &w]);
+    let gates = s.transpose(&gates, &[1, 0]);
+    let zeros = s.op("Sub", &[&all, &all]);
+    let mut sum = zeros;
+    for at in 0..2 {
+        let (row, zero) = (s.ints(&[at]), s.float(0.0));
+        let gate = s.gather(&gates, &row, 0);
+        let mask = s.op("Greater", &[&gate, &zero]);
+        let found = s.op("NonZero", &[&mask]);
+        let found = s.transpose(&found, &[1, 0]);
+        let column = s.int(1);
+        let places = s.gather(&found, &column, 1);
+        let rows = s.gather(&all, &places, 0);
+        let given = expert(
+            s,
+            &Routed {
+                rows,
+                places: places.clone(),
+            },
+        );
+        let places = s.unsqueeze(&places, &[1]);
+        let like = s.op("Shape", &[&given]);
+        let places = s.op("Expand", &[&places, &like]);
+        let named = [("axis", A::Int(0)), ("reduction", A::Text("add"))];
+        sum = s.with("ScatterElements", &[&sum, &places, &given], &named);
+    }
+    s.op("Reshape", &[&sum, &shape])
+}
+
+#[test]
+fn experts_of_single_tokens_mix_none() {
+    let why = unread(|s, y| {
+        routed(s, y, |s, routed| {
+            let w = s.weights(&[HIDDEN, HIDDEN]);
+            s.op("MatMul", &[&routed.rows, &w])
+        })
+    });
+    assert_eq!(why, [""; 0]);
+}
+
+#[test]
+fn experts_that_mix_tokens_or_are_told_their_places_are_unread() {
+    let experts: [(&str, Expert); 3] = [
+        ("a row of a table for each place", |s, routed| {
+            let table = s.weights(&[64, HIDDEN]);
+            let own = s.gather(&table, &routed.places, 0);
+            s.op("Add", &[&routed.rows, &own])
+        }),
+        ("the place as a number", |s, routed| {
+            let place = s.cast(&routed.places, DType::F32);
+            let place = s.unsqueeze(&place, &[1]);
+            s.op("Mul", &[&routed.rows, &place])
+        }),
+        ("the token before", |s, routed| {
+            let (ends, shape) = (s.ints(&[1, 0, -1, 0]), s.op("Shape", &[&routed.rows]));
+            let before = s.op("Pad", &[&routed.rows, &ends]);
+            let before = s.op("Reshape", &[&before, &shape]);
+            s.op("Add", &[&routed.rows, &before])
+        }),
+    ];
+    for (name, expert) in experts {
+        let why = unread(|s, y| routed(s, y, expert));
+        assert!(!why.is_empty(), "{name}");
+    }
+}

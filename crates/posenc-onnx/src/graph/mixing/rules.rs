@@ -68,6 +68,14 @@ impl Step {
         }
     }
 
+    /// A token that content selects: what is computed of it belongs to none.
+    fn selection() -> Self {
+        Self {
+            outputs: vec![],
+            mixing: Some(Mixing::Pooling),
+        }
+    }
+
     fn plain(sets: Sets) -> Self {
         Self::mixed(sets, None)
     }
@@ -404,10 +412,7 @@ fn elementwise<'a>(inputs: impl Iterator<Item = &'a Sets>) -> Option<Step> {
 /// A statistic: over several tokens, it belongs to none of them.
 fn pooled((sets, mixed): (Sets, bool)) -> Step {
     if mixed {
-        return Step {
-            outputs: vec![],
-            mixing: Some(Mixing::Pooling),
-        };
+        return Step::selection();
     }
     Step::plain(sets)
 }

@@ -1,21 +1,28 @@
-//! Elements that a mask of content selects, as the inside of a spline's interval: how many there are
-//! does not follow from a trial run, and with it nothing about what is computed from them.
+//! Elements that a mask of content selects, as the inside of a spline's interval, or the tokens of an
+//! expert: how many there are does not follow from a trial run, and with it nothing about what is computed
+//! from them.
 
 use posenc_ir::eval::Trace;
-use posenc_ir::{DType, Emitter, Graph, Model, NodeId, ValueId};
+use posenc_ir::{DType, Graph, Model, Node, NodeId, Patch, Use, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::counted::Counted;
 use crate::graph::dataflow::{Class, Classes};
-use crate::graph::operators::is_copy;
+use crate::graph::lane::wrap;
+use crate::graph::operators::{is_copy, is_layout};
 
 /// The model with every such mask selecting all elements, in which each element depends on at least the
 /// tokens that it depends on in the model; `None` where there is no such mask, and where what it selects
-/// is not put back in its places, or in those that another mask selects.
+/// is not put back in its places, or in those that another mask selects. `trial` is a trial run of a model.
 ///
 /// What is scattered is united with what it is scattered into and with the mask, whichever of them a
 /// place gets. What is computed between for all selected elements together is united there as it is here.
-pub(crate) fn all_selected(model: &Model, trace: &Trace, classes: &Classes) -> Option<Selected> {
+pub(crate) fn all_selected(
+    model: &Model,
+    trace: &Trace,
+    classes: &Classes,
+    trial: impl FnOnce(&Model) -> Trace,
+) -> Option<Selected> {
     let graph = model.graph();
     let is_open = |id: &NodeId| {
         let node = graph.node(*id);
@@ -38,7 +45,7 @@ pub(crate) fn all_selected(model: &Model, trace: &Trace, classes: &Classes) -> O
     for id in masks {
         let node = graph.node(id);
         let (mask, found) = (node.input(0)?, node.output(0)?);
-        let Uses { picked, scattered } = Uses::of(graph, found)?;
+        let Uses { picked, scattered } = Uses::of(graph, classes, found)?;
         places.push(found);
         puts.extend(scattered.into_iter().map(|id| (id, mask)));
         picks.extend(picked.into_iter().map(|id| (id, mask)));
@@ -62,23 +69,55 @@ pub(crate) fn all_selected(model: &Model, trace: &Trace, classes: &Classes) -> O
     if !counted.are_sizes(&selected, &all) {
         return None;
     }
+    let last = graph.nodes().map(|(id, _)| id).max()?;
+    let mut next = model.clone();
+    next.commit(out.finish()).ok()?;
     puts.sort_by_key(|(id, _)| trace.step(*id));
+    let trace = trial(&next);
+    let patch = unite(next.graph(), &trace, &puts)?;
+    next.commit(patch).ok()?;
+    Some(Selected { model: next, last })
+}
+
+/// Unites what is scattered with what it is scattered into, and with the mask. `puts` are in the order of
+/// computation.
+fn unite(graph: &Graph, trace: &Trace, puts: &[(NodeId, ValueId)]) -> Option<Patch> {
+    let mut out = graph.emitter(graph.main(), "united");
     let mut united = FxHashMap::default();
     for (id, mask) in puts {
-        let node = graph.node(id);
-        let (data, given) = (node.input(0)?, node.output(0)?);
+        let node = graph.node(*id);
+        let (data, rows, given) = (node.input(0)?, node.input(2)?, node.output(0)?);
+        let dims = trace.get(rows).dims.as_deref()?;
+        let axis = match node.op() {
+            "ScatterND" => 0,
+            _ => wrap(node.int("axis").ok()?.unwrap_or(0), dims.len())?,
+        };
+        // One row for each element of the mask.
+        if trace.get(*mask).elements()? != dims[axis] {
+            return None;
+        }
         out.set_scope(node.scope());
-        let is_in = broadcast(trace, &mut out, mask, data)?;
+        let any = out.ints("any", &[1]);
+        let any = out.cast(any, DType::Bool);
+        let is_in = out.cast(*mask, DType::Bool);
+        let flat = out.ints("flat", &[-1]);
+        let is_in = out.op("Reshape", &[is_in, flat]);
+        let behind: Vec<i64> = (1..(dims.len() - axis) as i64).collect();
+        let is_in = match behind[..] {
+            [] => is_in,
+            _ => {
+                let axes = out.ints("axes", &behind);
+                out.op("Unsqueeze", &[is_in, axes])
+            }
+        };
+        let with_mask = out.op("Where", &[is_in, rows, rows]);
+        out.redirect_use(rows, Use::new(*id, 2), with_mask).ok()?;
         let before = united.get(&data).copied().unwrap_or(data);
-        let both = out.op("Where", &[is_in, given, before]);
+        let both = out.op("Where", &[any, given, before]);
         out.redirect(given, both).ok()?;
         united.insert(given, both);
     }
-    let patch = out.finish();
-    let mut next = model.clone();
-    next.commit(patch).ok()?;
-    let last = graph.nodes().map(|(id, _)| id).max()?;
-    Some(Selected { model: next, last })
+    Some(out.finish())
 }
 
 /// A model in which every mask of content selects all elements.
@@ -90,50 +129,80 @@ pub(crate) struct Selected {
 
 impl Selected {
     /// The node of the model that an operator which mixes tokens here stands for: what was added unites
-    /// what a `ScatterND` gives with others.
+    /// what is scattered with others.
     pub(crate) fn own(&self, mixer: NodeId) -> NodeId {
+        if mixer <= self.last {
+            return mixer;
+        }
         let graph = self.model.graph();
-        let read = graph.node(mixer).inputs().iter().flatten();
-        let mut before = read.filter_map(|v| Some(graph.producer(*v)?.0));
-        let scattered = before.find(|id| *id <= self.last);
-        scattered.filter(|_| mixer > self.last).unwrap_or(mixer)
+        let node = graph.node(mixer);
+        let before = node.inputs().iter().flatten();
+        let before = before.filter_map(|v| Some(graph.producer(*v)?.0));
+        let behind = node.outputs().iter().flatten();
+        let behind = behind.flat_map(|v| graph.uses(*v)).map(|at| at.node);
+        let mut around = before.chain(behind);
+        let scatters = |id: &NodeId| graph.node(*id).op().starts_with("Scatter");
+        around.find(scatters).unwrap_or(mixer)
     }
 }
 
 /// What is done at the places that a mask selects.
 #[derive(Default)]
 struct Uses {
-    /// `GatherND`s.
+    /// `Gather`s, `GatherND`s and `GatherElements`.
     picked: Vec<NodeId>,
-    /// `ScatterND`s.
+    /// `ScatterND`s and `ScatterElements`.
     scattered: Vec<NodeId>,
 }
 
 impl Uses {
-    /// `None` where the places go anywhere but to these, and to sizes.
-    fn of(graph: &Graph, places: ValueId) -> Option<Self> {
-        let mut uses = Self::default();
-        for at in graph.uses(places) {
-            let node = graph.node(at.node);
-            match node.op() {
-                "Shape" => {}
-                "Transpose" => {
-                    for at in graph.uses(node.output(0)?) {
-                        let node = graph.node(at.node);
-                        match (node.op(), at.slot()) {
-                            ("Shape", _) => {}
-                            ("GatherND", 1) if node.int("batch_dims").ok()?.unwrap_or(0) == 0 => {
-                                uses.picked.push(at.node);
-                            }
-                            ("ScatterND", 1) => uses.scattered.push(at.node),
-                            _ => return None,
-                        }
+    /// `None` where the places, or numbers computed from them, go anywhere but to these, and to sizes.
+    fn of(graph: &Graph, classes: &Classes, places: ValueId) -> Option<Self> {
+        let is_content = |v: ValueId| classes.of_value(v).has(Class::CONTENT);
+        let mut own = Self::default();
+        let mut seen = FxHashSet::from_iter([places]);
+        let mut stack = vec![places];
+        while let Some(value) = stack.pop() {
+            for at in graph.uses(value) {
+                let node = graph.node(at.node);
+                let data = node.input(0)?;
+                let others = node.inputs().iter().flatten();
+                let is_apart = |v: &ValueId| seen.contains(v) || !is_content(*v);
+                match (node.op(), at.slot()) {
+                    ("Shape", _) => {}
+                    // A table would give each element what belongs to its place.
+                    ("Gather" | "GatherND" | "GatherElements", 1)
+                        if is_content(data)
+                            && !seen.contains(&data)
+                            && node.int("batch_dims").ok()?.unwrap_or(0) == 0 =>
+                    {
+                        own.picked.push(at.node);
                     }
+                    ("ScatterND" | "ScatterElements", 1) => own.scattered.push(at.node),
+                    (op, slot) if is_index(op, slot) && others.into_iter().all(is_apart) => {
+                        let outputs = node.outputs().iter().flatten().copied();
+                        stack.extend(outputs.filter(|out| seen.insert(*out)));
+                    }
+                    _ => return None,
                 }
-                _ => return None,
             }
         }
-        Some(uses)
+        let scattered = own.scattered.iter().map(|id| graph.node(*id));
+        let gives_places = |node: &Node| {
+            [0, 2]
+                .iter()
+                .any(|slot| node.input(*slot).is_none_or(|v| seen.contains(&v)))
+        };
+        (!scattered.into_iter().any(gives_places)).then_some(own)
+    }
+}
+
+/// Whether an operator makes indices of other indices, which it reads in this slot.
+fn is_index(op: &str, slot: usize) -> bool {
+    match op {
+        "Add" | "Sub" | "Mul" | "Concat" => true,
+        "Slice" | "Split" | "Gather" | "Expand" => slot == 0,
+        _ => slot == 0 && (is_layout(op) || is_copy(op)),
     }
 }
 
@@ -172,25 +241,4 @@ fn origin(graph: &Graph, mut mask: ValueId) -> ValueId {
         }
     }
     mask
-}
-
-/// A mask of the leading axes of `data`, with the rank of `data`.
-fn broadcast(
-    trace: &Trace,
-    out: &mut Emitter<'_>,
-    mask: ValueId,
-    data: ValueId,
-) -> Option<ValueId> {
-    let rank = |value: ValueId| Some(trace.get(value).dims.as_ref()?.len());
-    let more: Option<Vec<i64>> = (rank(mask)?..rank(data)?)
-        .map(|axis| i64::try_from(axis).ok())
-        .collect();
-    let mask = out.cast(mask, DType::Bool);
-    Some(match &more?[..] {
-        [] => mask,
-        more => {
-            let axes = out.ints("axes", more);
-            out.op("Unsqueeze", &[mask, axes])
-        }
-    })
 }

@@ -235,6 +235,45 @@ fn statistics_convolutions_and_recurrences_have_names() {
 }
 
 #[test]
+fn a_token_that_content_selects_is_no_new_order() {
+    let flat = "axes = Constant<value_ints = [2]>()\n s = ReduceSum<keepdims: int = 0>(x, axes)\n \
+                shape = Constant<value_ints = [-1, 8]>()\n flat = Reshape(x, shape)\n";
+    let one =
+        format!("{flat} i = ArgMax<axis: int = 1, keepdims: int = 0>(s)\n y = Gather(flat, i)");
+    let picked = [
+        ("ArgMax".into(), Mixing::Pooling),
+        ("Gather".into(), Mixing::Pooling),
+    ];
+    assert_eq!(found(&one), picked);
+    let pairs = format!(
+        "{flat} i = ArgMax<axis: int = 1>(s)\n b = Mul(i, i)\n p = Concat<axis: int = 1>(b, i)\n \
+         y = GatherND(x, p)"
+    );
+    assert_eq!(others(&pairs), [""; 0]);
+    let sorted = format!(
+        "{flat} k = Constant<value_ints = [6]>()\n v, i = TopK(s, k)\n \
+         one = Constant<value_ints = [-1]>()\n j = Reshape(i, one)\n y = Gather(flat, j)"
+    );
+    assert_eq!(others(&sorted), ["Gather"]);
+}
+
+#[test]
+fn what_is_added_up_at_one_place_is_united() {
+    let at = |places: &str| {
+        others(&format!(
+            "p = Constant<value: tensor = int64[3,1] {{{places}}}>()\n \
+             t = Transpose<perm: ints = [1, 0, 2]>(x)\n f = Constant<value_ints = [0]>()\n \
+             e = Constant<value_ints = [3]>()\n part = Slice(t, f, e)\n \
+             s = ScatterND<reduction: string = \"add\">(t, p, part)\n \
+             y = Transpose<perm: ints = [1, 0, 2]>(s)"
+        ))
+    };
+    assert_eq!(at("0, 1, 2"), [""; 0]);
+    assert_eq!(at("1, 2, 3"), ["ScatterND"]);
+    assert_eq!(at("0, 0, 2"), ["ScatterND"]);
+}
+
+#[test]
 fn packed_rows_and_blocks_of_channels_mix_no_tokens_and_a_new_order_may() {
     let table = "table = Constant<value: tensor = uint8[9,4] {1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4, \
                  1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4}>()\n \

@@ -195,7 +195,9 @@ impl Planner<'_> {
         }
         match &finding.encoding {
             Encoding::Learned(e) => {
-                let [old, reserved] = [e.max_positions, e.offset];
+                let lead = finding.lead;
+                let reserved = e.offset + lead;
+                let old = e.max_positions.saturating_sub(lead);
                 let wanted = self.request.parameters.max_length;
                 if self.request.scale.is_none() && wanted.is_some_and(|wanted| wanted <= old) {
                     return Ok(None);
@@ -229,6 +231,7 @@ impl Planner<'_> {
             Encoding::Sinusoidal(e) => e.max_positions,
             _ => None,
         };
+        let rows = rows.map(|rows| rows.saturating_sub(finding.lead));
         let p = &self.request.parameters;
         let fixed = self.context.found.ports.fixed_sequence();
         let (Some(rows), Some(fixed), Some(wanted)) = (rows, fixed, p.max_length) else {
@@ -280,6 +283,7 @@ impl Planner<'_> {
         Ok(Some(Table {
             finding: at,
             value,
+            lead: finding.lead,
             reserved,
             old,
             new,

@@ -33,3 +33,85 @@ fn rows_before_sequences_are_compared() {
     assert_eq!(done.report.limits.before[0].length, 32);
     assert_eq!(done.report.limits.after[0].length, 64);
 }
+
+/// A layer on a class token before others, each with a row of a stored table; a class token behind them
+/// where `is_last`.
+fn with_class(table: &[f64], is_last: bool) -> Model {
+    let mut s = Sketch::default();
+    let x = s.embedded();
+    let (shape, one, zero) = (s.op("Shape", &["input_ids"]), s.ints(&[1]), s.ints(&[0]));
+    let length = s.gather(&shape, &one, 0);
+    let batch = s.gather(&shape, &zero, 0);
+    let class = s.weights(&[1, 1, HIDDEN]);
+    let width = s.ints(&[HIDDEN as i64]);
+    let dims = s.concat(&[&batch, &one, &width], 0);
+    let class = s.op("Expand", &[&class, &dims]);
+    let x = match is_last {
+        false => s.concat(&[&class, &x], 1),
+        true => s.concat(&[&x, &class], 1),
+    };
+    let end = s.op("Add", &[&length, &one]);
+    let table = s.floats(&[table.len() / HIDDEN, HIDDEN], table.iter().copied());
+    let rows = s.op("Slice", &[&table, &zero, &end, &zero]);
+    let x = s.op("Add", &[&x, &rows]);
+    let y = s.attends(&x, &x);
+    s.model(18, &[&y])
+}
+
+/// Rows of sines and cosines, or of no formula.
+fn table(rows: usize, is_sinusoidal: bool) -> Vec<f64> {
+    let cells = (0..rows).flat_map(|row| (0..HIDDEN).map(move |at| (row as f64, at)));
+    let cell = |(row, at): (f64, usize)| {
+        let angle = row / 1e4_f64.powf((at - at % 2) as f64 / HIDDEN as f64);
+        match (is_sinusoidal, at % 2) {
+            (true, 0) => angle.sin(),
+            (true, _) => angle.cos(),
+            (false, _) => (row * row * 0.37 + at as f64 * 1.3).sin(),
+        }
+    };
+    cells.map(|at| f64::from(cell(at) as f32)).collect()
+}
+
+/// The rows of the only stored table of this width, after a rewrite to so many tokens.
+fn stretched(is_sinusoidal: bool, is_last: bool) -> Result<Vec<f64>, String> {
+    let mut request = Request::default();
+    if !is_sinusoidal {
+        request.scale = Some("tile".parse().unwrap());
+    }
+    request.parameters.max_length = Some(48);
+    let mut model = with_class(&table(25, is_sinusoidal), is_last);
+    let done = rewrite(&mut model, &request).map_err(|why| why.to_string())?;
+    assert_eq!(done.report.limits.before[0].length, 24);
+    assert_eq!(done.report.limits.after[0].length, 48);
+    let graph = model.graph();
+    let mut stored = graph.nodes().filter(|(_, node)| node.is("Slice"));
+    let (_, node) = stored.next().unwrap();
+    let rows = graph.constant(node.input(0).unwrap()).unwrap();
+    assert_eq!(rows.dims(), [49, HIDDEN]);
+    Ok(rows.to_f64s().unwrap().to_vec())
+}
+
+#[test]
+fn a_class_token_before_the_others_keeps_its_row() {
+    let old = table(25, false);
+    let new = stretched(false, false).unwrap();
+    assert_eq!(new[..old.len()], old);
+    assert_eq!(
+        new[old.len()..],
+        old[HIDDEN..],
+        "a copy without the class token"
+    );
+    let waves = stretched(true, false).unwrap();
+    let far = table(49, true)
+        .iter()
+        .zip(&waves)
+        .map(|(a, b)| (a - b).abs())
+        .fold(0.0, f64::max);
+    assert!(far < 1e-6, "{far}");
+}
+
+#[test]
+fn a_class_token_behind_the_others_is_refused() {
+    let why = stretched(false, true).unwrap_err();
+    assert!(why.contains("48"), "{why}");
+}

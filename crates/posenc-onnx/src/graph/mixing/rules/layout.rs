@@ -1,11 +1,12 @@
 //! Operators that move elements: the sets move with them.
 
-use ndarray::ArrayD;
+use ndarray::{ArrayD, Dimension};
 use posenc_ir::eval::{Budget, Value, apply};
 use posenc_ir::{Node, NodeId};
 
 use super::super::sets::Sets;
 use super::{Mixing, Rules, Step};
+use crate::graph::dataflow::Class;
 use crate::graph::lane::pads::pads;
 use crate::graph::lane::wrap;
 use crate::graph::operators::{gather_axis, is_reshape};
@@ -76,11 +77,19 @@ impl Rules<'_> {
                 }
             }
             "GatherElements" if self.picks_alike(node, inputs) => Some(Step::plain(first?.clone())),
+            "ScatterElements" | "ScatterND" if reduces(node) => self.scattered(id, inputs),
             "GatherElements" | "ScatterElements" | "Scatter" => {
                 let moved = self.by_element(id, inputs);
                 moved.or_else(|| self.chosen(id, inputs))
             }
-            "GatherND" | "ScatterND" | "DepthToSpace" | "SpaceToDepth" | "ReverseSequence" => {
+            "GatherND" => {
+                let moved = self.by_element(id, inputs);
+                let along = self.dims(node.input(1))?.last()?;
+                let length = from()?.get(..*along)?.iter().product();
+                let few = moved.is_none() && self.picks_few(node, length);
+                moved.or_else(|| few.then(Step::selection))
+            }
+            "ScatterND" | "DepthToSpace" | "SpaceToDepth" | "ReverseSequence" => {
                 self.by_element(id, inputs)
             }
             // A sequence is a value that depends on what its parts do.
@@ -121,6 +130,19 @@ impl Rules<'_> {
         data.is_uniform(axis) && from.len() == to.len() && (0..to.len()).all(kept)
     }
 
+    /// Whether a `Gather` or `GatherND` picks less than half as many elements as there are along this length,
+    /// by indices of no token in particular: where it picks more, it may put tokens in another order.
+    fn picks_few(&self, node: &Node, length: usize) -> bool {
+        let picked = self.dims(node.input(1)).map(|dims| match node.op() {
+            "GatherND" => dims.iter().rev().skip(1).product(),
+            _ => dims.iter().product::<usize>(),
+        });
+        let is_content = node
+            .input(1)
+            .is_some_and(|v| self.classes.of_value(v).has(Class::CONTENT));
+        is_content && picked.is_some_and(|picked| 2 * picked < length)
+    }
+
     /// The axes that a `Slice` cuts.
     fn sliced(&self, node: &Node) -> Option<Vec<usize>> {
         let rank = self.dims(node.input(0))?.len();
@@ -156,12 +178,21 @@ impl Rules<'_> {
         }
         if let Some(data) = data {
             if !data.is_uniform(axis) && indices.is_none() {
-                return self.by_element(id, inputs);
+                let moved = self.by_element(id, inputs);
+                // One token of each sequence, that a maximum over content selects.
+                let length = self.dims(node.input(0))?.get(axis)?;
+                if moved.is_some() || !self.picks_few(node, *length) {
+                    return moved;
+                }
             }
             // Which token is read depends on content.
             let (united, mixed) = data.over(&[axis]);
+            let length = self.dims(node.input(0))?.get(axis)?;
             if mixed {
-                mixing = Some(Mixing::Pooling);
+                mixing = Some(match self.picks_few(node, *length) {
+                    true => Mixing::Pooling,
+                    false => Mixing::Other,
+                });
             }
             let mut sets = united.without(&[axis]);
             for _ in 0..picked {
@@ -178,10 +209,7 @@ impl Rules<'_> {
             sets = both;
         }
         if mixing == Some(Mixing::Pooling) {
-            return Some(Step {
-                outputs: vec![],
-                mixing,
-            });
+            return Some(Step::selection());
         }
         (sets.rank() == out.len()).then(|| Step::mixed(sets, mixing))
     }
@@ -203,19 +231,17 @@ impl Rules<'_> {
         for sets in along.into_iter().flatten() {
             let (united, mixed) = sets.over(&[axis]);
             if mixed {
-                mixing = Some(if reads {
-                    Mixing::Pooling
-                } else {
-                    Mixing::Other
+                let [from, picked] = [0, 1].map(|slot| self.dims(node.input(slot)));
+                let is_few = 2 * picked?.get(axis)? < *from?.get(axis)?;
+                mixing = Some(match reads && is_few {
+                    true => Mixing::Pooling,
+                    false => Mixing::Other,
                 });
             }
             parts.push(united);
         }
         if mixing == Some(Mixing::Pooling) {
-            return Some(Step {
-                outputs: vec![],
-                mixing,
-            });
+            return Some(Step::selection());
         }
         parts.extend(if reads { indices } else { data }.cloned());
         let mut all = parts.into_iter();
@@ -230,6 +256,54 @@ impl Rules<'_> {
         Some(Step::mixed(sets, mixing))
     }
 
+    /// Elements that are added up, or reduced in another way, at places that do not depend on content.
+    fn scattered(&self, id: NodeId, inputs: &[Option<&Sets>]) -> Option<Step> {
+        let node = self.model.graph().node(id);
+        let numbers = |slot: usize| {
+            let dims = self.dims(node.input(slot))?;
+            let dims = Some(dims).filter(|dims| dims.iter().product::<usize>() <= MOST)?;
+            match inputs.get(slot).copied().flatten() {
+                Some(sets) => sets.to_numbers(dims),
+                None => Some(ArrayD::zeros(dims)),
+            }
+        };
+        let is_known = inputs.get(1).copied().flatten().is_none();
+        let indices = self.trace.get(node.input(1)?).to_i64();
+        let indices = indices.filter(|_| is_known)?;
+        let (mut sets, rows) = (numbers(0)?, numbers(2)?);
+        let mut mixed = false;
+        let mut put = |place: &[usize], set: i64| {
+            let own = sets.get_mut(place)?;
+            let both = *own | set;
+            mixed |= both != *own && both != set;
+            *own = both;
+            Some(())
+        };
+        let dims = self.dims(node.input(0))?;
+        let at = |index: i64, axis: usize| wrap(index, *dims.get(axis)?);
+        if node.is("ScatterElements") {
+            let axis = self.axis(node, 0)?;
+            for (place, index) in indices.indexed_iter() {
+                let mut to = place.slice().to_vec();
+                *to.get_mut(axis)? = at(*index, axis)?;
+                put(&to, *rows.get(place)?)?;
+            }
+        } else {
+            let count = indices.ndim().checked_sub(1)?;
+            for (place, set) in rows.indexed_iter() {
+                let (row, rest) = place.slice().split_at_checked(count)?;
+                let index = |axis: usize| Some(*indices.get(&[row, &[axis]].concat()[..])?);
+                let length = *indices.shape().last()?;
+                let to = (0..length).map(|axis| at(index(axis)?, axis));
+                let mut to: Vec<usize> = to.collect::<Option<_>>()?;
+                to.extend(rest);
+                put(&to, *set)?;
+            }
+        }
+        let mixing = mixed.then_some(Mixing::Other);
+        Some(Step::mixed(Sets::of_numbers(&sets), mixing))
+    }
+
     /// Moves the sets as the operator moves elements.
     fn by_element(&self, id: NodeId, inputs: &[Option<&Sets>]) -> Option<Step> {
         let node = self.model.graph().node(id);
@@ -239,6 +313,8 @@ impl Rules<'_> {
             };
             let dims = self.dims(Some(input));
             Some(Some(match inputs.get(slot).copied().flatten() {
+                // Content says which elements move.
+                Some(_) if !self.is_moved(node, slot) => return None,
                 Some(sets) => {
                     let dims = dims.filter(|d| d.iter().product::<usize>() <= MOST)?;
                     Value::int(sets.to_numbers(dims)?)
@@ -271,4 +347,10 @@ impl Rules<'_> {
             _ => slot == 0,
         }
     }
+}
+
+/// Whether a node that writes to places unites what is written to the same one with what is there.
+fn reduces(node: &Node) -> bool {
+    let reduction = node.string("reduction").ok().flatten();
+    reduction.is_some_and(|reduction| reduction != "none")
 }

@@ -26,7 +26,9 @@ impl Planner<'_> {
             }
             _ => false,
         };
-        let Some(old) = code.max_positions else {
+        let lead = finding.lead;
+        let old = code.max_positions.map(|rows| rows.saturating_sub(lead));
+        let Some(old) = old else {
             if !divides {
                 return Ok(None);
             }
@@ -67,6 +69,7 @@ impl Planner<'_> {
         let kept = if factor == 1.0 { old.min(new) } else { 0 };
         let code = Sinusoidal {
             factor: code.factor * factor,
+            offset: code.offset + lead,
             max_positions: Some(new),
             ..code.clone()
         };
