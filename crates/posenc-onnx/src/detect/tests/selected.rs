@@ -411,6 +411,16 @@ fn routed(s: &mut Sketch, y: &str, expert: Expert) -> String {
         let column = s.int(1);
         let places = s.gather(&found, &column, 1);
         let rows = s.gather(&all, &places, 0);
+        // The gate of each, out of the gates in another order of axes.
+        let (first, count, flat) = (s.int(0), s.int(2), s.ints(&[-1]));
+        let row = s.gather(&found, &first, 1);
+        let index = s.op("Mul", &[&places, &count]);
+        let index = s.op("Add", &[&row, &index]);
+        let turned = s.transpose(&gates, &[1, 0]);
+        let weights = s.op("Reshape", &[&turned, &flat]);
+        let weights = s.gather(&weights, &index, 0);
+        let weights = s.unsqueeze(&weights, &[1]);
+        let rows = s.op("Mul", &[&rows, &weights]);
         let given = expert(
             s,
             &Routed {

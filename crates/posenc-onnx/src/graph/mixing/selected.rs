@@ -2,6 +2,8 @@
 //! expert: how many there are does not follow from a trial run, and with it nothing about what is computed
 //! from them.
 
+use std::collections::BTreeSet;
+
 use posenc_ir::eval::Trace;
 use posenc_ir::{DType, Graph, Model, Node, NodeId, Patch, Use, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -159,42 +161,50 @@ impl Uses {
     /// `None` where the places, or numbers computed from them, go anywhere but to these, and to sizes.
     fn of(graph: &Graph, classes: &Classes, places: ValueId) -> Option<Self> {
         let is_content = |v: ValueId| classes.of_value(v).has(Class::CONTENT);
+        let indices = indices(graph, places);
         let mut own = Self::default();
-        let mut seen = FxHashSet::from_iter([places]);
-        let mut stack = vec![places];
-        while let Some(value) = stack.pop() {
-            for at in graph.uses(value) {
-                let node = graph.node(at.node);
-                let data = node.input(0)?;
-                let others = node.inputs().iter().flatten();
-                let is_apart = |v: &ValueId| seen.contains(v) || !is_content(*v);
-                match (node.op(), at.slot()) {
-                    ("Shape", _) => {}
-                    // A table would give each element what belongs to its place.
-                    ("Gather" | "GatherND" | "GatherElements", 1)
-                        if is_content(data)
-                            && !seen.contains(&data)
-                            && node.int("batch_dims").ok()?.unwrap_or(0) == 0 =>
-                    {
-                        own.picked.push(at.node);
-                    }
-                    ("ScatterND" | "ScatterElements", 1) => own.scattered.push(at.node),
-                    (op, slot) if is_index(op, slot) && others.into_iter().all(is_apart) => {
-                        let outputs = node.outputs().iter().flatten().copied();
-                        stack.extend(outputs.filter(|out| seen.insert(*out)));
-                    }
-                    _ => return None,
+        for at in indices.iter().flat_map(|value| graph.uses(*value)) {
+            let node = graph.node(at.node);
+            let data = node.input(0)?;
+            let mut others = node.inputs().iter().flatten();
+            match (node.op(), at.slot()) {
+                ("Shape", _) => {}
+                // A table would give each element what belongs to its place.
+                ("Gather" | "GatherND" | "GatherElements", 1)
+                    if is_content(data)
+                        && !indices.contains(&data)
+                        && node.int("batch_dims").ok()?.unwrap_or(0) == 0 =>
+                {
+                    own.picked.push(at.node);
                 }
+                ("ScatterND" | "ScatterElements", 1) => own.scattered.push(at.node),
+                (op, slot)
+                    if is_index(op, slot)
+                        && others.all(|v| indices.contains(v) || !is_content(*v)) => {}
+                _ => return None,
             }
         }
         let scattered = own.scattered.iter().map(|id| graph.node(*id));
         let gives_places = |node: &Node| {
             [0, 2]
                 .iter()
-                .any(|slot| node.input(*slot).is_none_or(|v| seen.contains(&v)))
+                .any(|slot| node.input(*slot).is_none_or(|v| indices.contains(&v)))
         };
         (!scattered.into_iter().any(gives_places)).then_some(own)
     }
+}
+
+/// The places that a mask selects, and indices that are computed from them.
+fn indices(graph: &Graph, places: ValueId) -> BTreeSet<ValueId> {
+    let mut all = BTreeSet::from([places]);
+    let mut stack = vec![places];
+    while let Some(value) = stack.pop() {
+        let uses = graph.uses(value).iter();
+        let makes = uses.filter(|at| is_index(graph.node(at.node).op(), at.slot()));
+        let made = makes.flat_map(|at| graph.node(at.node).outputs().iter().flatten());
+        stack.extend(made.copied().filter(|out| all.insert(*out)));
+    }
+    all
 }
 
 /// Whether an operator makes indices of other indices, which it reads in this slot.
