@@ -14,6 +14,7 @@ mod lengths;
 pub(crate) mod limits;
 pub(crate) mod met;
 pub(crate) mod negated;
+mod outside;
 mod places;
 mod results;
 pub(crate) mod rotary;
@@ -160,6 +161,7 @@ fn detect_as_is(model: &Model, options: &Options) -> Found {
         &Runs::new(model, &found),
         &gathered_by_place,
     ));
+    not_evaluated.extend(outside::unread(graph, &found));
     let mut found = Found {
         findings,
         no_encodings,

@@ -15,6 +15,7 @@ mod lengths;
 mod longer;
 mod negated;
 mod order;
+mod outside;
 mod paged;
 mod partial;
 mod refused;

@@ -6,7 +6,9 @@ pub(crate) mod open;
 pub(crate) mod open_length;
 mod weights;
 
-use ndarray::{Array1, Array2, ArrayD};
+use ndarray::{Array1, Array2, ArrayD, s};
+use posenc_ir::eval::{Budget, probe};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::detect::context::Context;
 use crate::detect::finding::Finding;
@@ -18,6 +20,9 @@ use crate::prove::bound::ROUNDINGS;
 use crate::prove::invariants::check_same_sites;
 use crate::prove::stretched;
 use weights::shares;
+
+/// Numbers of a table on a grid.
+const BUDGET: Budget = Budget { elements: 1 << 24 };
 
 /// Compares the result with the plan.
 ///
@@ -111,21 +116,32 @@ fn check_rows(
     let sides = table
         .sides(|axis| axis.before())
         .zip(table.sides(|axis| axis.after()));
-    let (from, to) = sides.ok_or_else(unknown)?;
+    let (old_grid, to) = sides.ok_or_else(unknown)?;
+    // The graph may make the old rows of a table on another grid, as it makes the new ones.
+    let stored = table
+        .is_computed
+        .then(|| stored_grid(before, table))
+        .flatten();
+    let from = stored.as_ref().map_or(old_grid, |(_, grid)| *grid);
     let [down, across] = [0, 1].map(|side| shares(from[side], to[side], rows));
     let (old, lead) = by_row(&old, table, Extent::before);
     let (new, _) = by_row(&new, table, Extent::after);
-    let (patches, others) = (to[0] * to[1], old.nrows() - from[0] * from[1]);
+    let old_patches = old_grid[0] * old_grid[1];
+    let (patches, others) = (to[0] * to[1], old.nrows() - old_patches);
+    let grid = match stored {
+        Some((rows, _)) => rows,
+        None => old.slice(s![lead..lead + old_patches, ..]).to_owned(),
+    };
     for row in 0..patches + others {
         let want = match row.checked_sub(lead) {
             None => old.row(row).to_owned(),
-            Some(n) if n >= patches => old.row(row - patches + from[0] * from[1]).to_owned(),
+            Some(n) if n >= patches => old.row(row - patches + old_patches).to_owned(),
             Some(patch) => {
                 let (y, x) = (patch / to[1], patch % to[1]);
                 let mut sum = Array1::<f64>::zeros(old.ncols());
                 for (i, tall) in &down[y] {
                     for (j, wide) in &across[x] {
-                        sum.scaled_add(tall * wide, &old.row(lead + i * from[1] + j));
+                        sum.scaled_add(tall * wide, &grid.row(i * from[1] + j));
                     }
                 }
                 sum
@@ -138,7 +154,8 @@ fn check_rows(
             .zip(&want)
             .all(|(a, b)| (a - b).abs() <= bound);
         if !near && table.is_computed {
-            let why = "the graph itself resizes this table, and in another way than is asked for";
+            let why = "the graph itself resizes this table, and in another way than is asked for; give \
+                       `scale`, `align-corners` or `antialias` as the graph does it";
             return Err(before.refuse(node, why));
         }
         if !near {
@@ -147,6 +164,37 @@ fn check_rows(
         }
     }
     Ok(())
+}
+
+/// The rows, `[row, number]`, of the table on a grid that a `Resize` makes the added rows of, and this grid;
+/// `None` where there is no such.
+fn stored_grid(context: &Context<'_>, table: &ResizedTable) -> Option<(Array2<f64>, [usize; 2])> {
+    let graph = context.graph();
+    let mut stack = vec![table.value];
+    let mut seen = FxHashSet::default();
+    let mut found = vec![];
+    while let Some(value) = stack.pop() {
+        let Some((id, _)) = graph.producer(value).filter(|_| seen.insert(value)) else {
+            continue;
+        };
+        let node = graph.node(id);
+        match node.op() {
+            "Resize" | "Upsample" => found.push(node.input(0)?),
+            "Concat" => stack.extend(node.inputs().iter().flatten()),
+            _ => stack.extend(node.input(0)),
+        }
+    }
+    let [own] = found[..] else { return None };
+    let none = FxHashMap::default();
+    let again = probe(context.model, &context.found.trace, &none, &[own], &BUDGET).ok()?;
+    let numbers = again.first()?.to_f64()?;
+    let [1, width, height, across] = *numbers.shape() else {
+        return None;
+    };
+    let rows = numbers
+        .into_shape_with_order((width, height * across))
+        .ok()?;
+    Some((rows.reversed_axes(), [height, across]))
 }
 
 /// The rows of a table, `[row, number]`, and how many come before those of the grid.

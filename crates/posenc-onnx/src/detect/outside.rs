@@ -1,0 +1,124 @@
+//! Numbers that meet queries or keys behind their projection and come from no projection themselves, as the
+//! sines and cosines that a program gives as inputs: no rotation is read from them.
+
+use posenc_ir::{Graph, Node, NodeId, ValueId};
+use rustc_hash::FxHashSet;
+
+use crate::detect::found::Found;
+use crate::graph::dataflow::Class;
+use crate::graph::operators::{is_norm, is_projection};
+use crate::graph::ports::Role;
+
+/// Nodes between a projection and a product are few.
+const STEPS: usize = 512;
+
+/// One sentence for the first such number of all sites that share a reason.
+pub(crate) fn unread(graph: &Graph, found: &Found) -> Vec<String> {
+    let search = Search { graph, found };
+    let mut seen = FxHashSet::default();
+    let mut sentences: Vec<String> = vec![];
+    let sites = found.attention.iter().filter(|site| site.product.is_some());
+    for site in sites {
+        for (side, operand) in [("queries", &site.query), ("keys", &site.key)] {
+            let Some((id, input)) = search.meets(operand.value) else {
+                continue;
+            };
+            if seen.insert(input) {
+                let (place, name) = (graph.place(id), graph.name(input));
+                sentences.push(format!(
+                    "{place}: {side} meet numbers that are computed from the input {name} without any \
+                     weights, which may rotate them and were not read"
+                ));
+            }
+        }
+    }
+    sentences
+}
+
+struct Search<'a> {
+    graph: &'a Graph,
+    found: &'a Found,
+}
+
+/// What a value is computed from.
+#[derive(Default)]
+struct Roots {
+    /// Whether weights project some of it, in this run or before.
+    is_projected: bool,
+    /// An input that it is computed from otherwise.
+    input: Option<ValueId>,
+}
+
+impl Search<'_> {
+    /// Where what is projected meets what is not, and the input that this is computed from.
+    fn meets(&self, value: ValueId) -> Option<(NodeId, ValueId)> {
+        let mut stack = vec![value];
+        let mut seen = FxHashSet::default();
+        while let Some(value) = stack.pop().filter(|_| seen.len() < STEPS) {
+            let Some((id, _)) = self.graph.producer(value).filter(|_| seen.insert(value)) else {
+                continue;
+            };
+            let node = self.graph.node(id);
+            let content = self.content(node);
+            if is_projection(node) {
+                continue;
+            }
+            if matches!(node.op(), "Mul" | "Add" | "Sub" | "Where" | "Div") && content.len() > 1 {
+                let roots: Vec<Roots> = content.iter().map(|v| self.roots(*v)).collect();
+                let outside = roots.iter().find(|roots| !roots.is_projected);
+                let input = outside.and_then(|roots| roots.input);
+                if let Some(input) = input.filter(|_| roots.iter().any(|r| r.is_projected)) {
+                    return Some((id, input));
+                }
+            }
+            stack.extend(content);
+        }
+        None
+    }
+
+    /// What a value is computed from: weights project content, and norms have weights.
+    fn roots(&self, value: ValueId) -> Roots {
+        let mut roots = Roots::default();
+        let mut stack = vec![value];
+        let mut seen = FxHashSet::default();
+        while let Some(value) = stack.pop() {
+            if !seen.insert(value) {
+                continue;
+            }
+            // Too far to tell.
+            if seen.len() > STEPS {
+                roots.is_projected = true;
+                break;
+            }
+            let Some((id, _)) = self.graph.producer(value) else {
+                let ports = &self.found.ports;
+                let is_past = ports
+                    .iter()
+                    .any(|p| p.value == value && p.role == Role::Past);
+                roots.is_projected |= is_past;
+                roots.input = roots.input.or(Some(value));
+                continue;
+            };
+            let node = self.graph.node(id);
+            // Tokens pick learned rows, too.
+            let is_picked = node.op().starts_with("Gather")
+                && node.input(0).is_some_and(|table| !self.is_content(table));
+            let is_body = node.bodies().next().is_some();
+            if is_projection(node) || is_norm(node) || is_picked || is_body {
+                roots.is_projected = true;
+                break;
+            }
+            stack.extend(self.content(node));
+        }
+        roots
+    }
+
+    fn is_content(&self, value: ValueId) -> bool {
+        self.found.classes.of_value(value).has(Class::CONTENT)
+    }
+
+    fn content(&self, node: &Node) -> Vec<ValueId> {
+        let inputs = node.inputs().iter().flatten().copied();
+        inputs.filter(|v| self.is_content(*v)).collect()
+    }
+}

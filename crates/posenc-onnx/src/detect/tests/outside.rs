@@ -1,0 +1,78 @@
+//! Numbers from inputs that meet queries and keys behind their projection.
+
+use super::*;
+
+/// What is not evaluated where this is made of the queries and keys of a layer on `x`.
+fn unread(made: fn(&mut Sketch, &str, &str) -> String) -> Vec<String> {
+    let mut s = Sketch::default();
+    let x = s.embedded();
+    let v = s.headed(&x);
+    let [q, k] = [(); 2].map(|()| {
+        let y = s.headed(&x);
+        made(&mut s, &y, &x)
+    });
+    let y = attend(&mut s, &q, &k, &v);
+    found(&s.model(18, &[&y])).not_evaluated
+}
+
+/// An input `[batch, sequence, size]`, for all heads.
+fn given(s: &mut Sketch, name: &str) -> String {
+    let name = s.input(name, DType::F32, &["batch", "sequence", "8"]);
+    s.unsqueeze(&name, &[1])
+}
+
+#[test]
+fn cosines_and_sines_that_are_inputs_are_told() {
+    let rotated = |s: &mut Sketch, y: &str, _: &str| {
+        let [cos, sin] = ["cos", "sin"].map(|name| given(s, &format!("{name}_of_{y}")));
+        let half = SIZE as i64 / 2;
+        let (a, b) = (
+            s.slice(y, 3, [0, half, 1]),
+            s.slice(y, 3, [half, 2 * half, 1]),
+        );
+        let b = s.op("Neg", &[&b]);
+        let turned = s.concat(&[&b, &a], 3);
+        let (a, b) = (s.op("Mul", &[y, &cos]), s.op("Mul", &[&turned, &sin]));
+        s.op("Add", &[&a, &b])
+    };
+    let told = unread(rotated);
+    assert!(
+        told.iter()
+            .any(|why| why.contains("the input") && why.contains("sin_of")),
+        "{told:?}"
+    );
+    let added = unread(|s, y, _| {
+        let place = given(s, &format!("place_of_{y}"));
+        s.op("Add", &[y, &place])
+    });
+    assert!(added.iter().any(|why| why.contains("place")), "{added:?}");
+}
+
+#[test]
+fn what_weights_project_and_norms_are_not() {
+    let gated = unread(|s, y, x| {
+        let gate = s.headed(x);
+        let gate = s.op("Sigmoid", &[&gate]);
+        s.op("Mul", &[y, &gate])
+    });
+    assert_eq!(gated, [""; 0]);
+    let normed = unread(|s, y, _| {
+        let squares = s.op("Mul", &[y, y]);
+        let axes = s.ints(&[-1]);
+        let mean = s.op("ReduceMean", &[&squares, &axes]);
+        let root = s.op("Sqrt", &[&mean]);
+        s.op("Div", &[y, &root])
+    });
+    assert_eq!(normed, [""; 0]);
+    let cached = unread(|s, y, _| {
+        let past = s.input(
+            &format!("past_of_{y}"),
+            DType::F32,
+            &["batch", "3", "past", "8"],
+        );
+        let (kept, new) = (s.float(0.5), s.op("Identity", &[y]));
+        let past = s.op("Mul", &[&past, &kept]);
+        s.concat(&[&past, &new], 2)
+    });
+    assert_eq!(cached, [""; 0]);
+}
