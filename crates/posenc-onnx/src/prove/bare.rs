@@ -17,6 +17,7 @@ mod kinds;
 mod limits;
 mod met;
 mod reordered;
+mod roundings;
 mod runs;
 mod stand_ins;
 #[cfg(test)]
@@ -46,6 +47,7 @@ use kinds::Kinds;
 use limits::Limits;
 use met::met;
 use reordered::{Reordered, behind};
+use roundings::Depths;
 use runs::{Numbers, Runs};
 use uneven::uneven;
 
@@ -267,6 +269,7 @@ impl Examined<'_> {
             alone: &self.alone.each,
             share: self.coarse,
             sequence: self.at.sequence,
+            depths: Depths::of(graph, found, &self.alone.each),
             coarsest: coarsest(model, found),
             checks: vec![],
         };

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use ndarray::{ArrayD, Dimension};
-use posenc_ir::{DType, Model, NodeId};
+use posenc_ir::{DType, Model, NodeId, ValueId};
 use rustc_hash::FxHashSet;
 
 use super::kinds::{Kinds, is_mixed};
+use super::roundings::Depths;
 use super::runs::Numbers;
 use crate::attention::plane::MASKED;
 use crate::attention::{Site, scale};
@@ -19,10 +20,6 @@ use crate::report::SiteCheck;
 /// factor.
 const STRICTER: f64 = 10.0;
 
-/// Weights of more equal tokens in half precision are each rounded alike, and so is what they sum to: by
-/// one rounding more than in shorter sequences, so twice as far.
-const FEW: usize = 32;
-
 /// The comparison of one site after another.
 pub(super) struct Compared<'a> {
     pub(super) runs: [&'a Numbers; 2],
@@ -33,6 +30,8 @@ pub(super) struct Compared<'a> {
     pub(super) share: f64,
     /// The tokens of a sequence.
     pub(super) sequence: usize,
+    /// The layers before each value.
+    pub(super) depths: Depths,
     /// The coarsest type in which content is computed.
     pub(super) coarsest: DType,
     pub(super) checks: Vec<SiteCheck>,
@@ -45,11 +44,10 @@ impl Compared<'_> {
         let Some(dtype) = dtype.or(model.graph().dtype(site.query.value)) else {
             return;
         };
-        let share = self.share_of(dtype);
-        let Some((query, largest_query)) = self.operand(site, Side::Queries, share) else {
+        let Some((query, largest_query)) = self.operand(site, Side::Queries, dtype) else {
             return;
         };
-        let Some((key, largest_key)) = self.operand(site, Side::Keys, share) else {
+        let Some((key, largest_key)) = self.operand(site, Side::Keys, dtype) else {
             return;
         };
         for values in rows.iter().filter(|r| r.what == What::Values(site.index)) {
@@ -61,8 +59,8 @@ impl Compared<'_> {
             let has_sink = site.has_sink(model.graph(), &found.trace);
             self.kinds.split(sequence, has_sink != Some(false));
         }
-        if let (Some(scores), Some([rows, columns])) = (site.scores, site.plane)
-            && let Some(scores) = self.runs[0].get(&scores)
+        if let (Some(value), Some([rows, columns])) = (site.scores, site.plane)
+            && let Some(scores) = self.runs[0].get(&value)
         {
             // A number that is added to a whole row does not change its softmax.
             let each = query.iter().enumerate().map(|(i, kind)| kind.map(|_| i));
@@ -74,13 +72,14 @@ impl Compared<'_> {
             let before = sides.map(|side| scale::before(graph, classes, &found.trace, side));
             let more = roundings(dtype, site.head_dim, before.iter().product());
             let scale = largest_query * largest_key * more;
+            let share = self.share_of(dtype, value);
             self.compare(&site.name, "scores", visible, (share, scale));
         }
     }
 
     /// Compares the queries or the keys of a site; returns the kinds of their tokens, and the
     /// largest number.
-    fn operand(&mut self, site: &Site, side: Side, share: f64) -> Option<(Kind, f64)> {
+    fn operand(&mut self, site: &Site, side: Side, dtype: DType) -> Option<(Kind, f64)> {
         let (operand, name, is_other) = match side {
             Side::Queries => (&site.query, "queries", false),
             Side::Keys => (&site.key, "keys", site.cross),
@@ -94,6 +93,7 @@ impl Compared<'_> {
             [first, second],
             axis,
         )?;
+        let share = self.share_of(dtype, operand.value);
         self.compare(
             &site.name,
             name,
@@ -115,7 +115,7 @@ impl Compared<'_> {
             .kinds
             .of(sequence, rows.value, [first, second], rows.axis);
         let groups = kinds.and_then(|kinds| groups(first, &[(rows.axis, &kinds)]));
-        let share = self.share_of(self.coarsest);
+        let share = self.share_of(self.coarsest, rows.value);
         self.compare(&site.name, "values", groups, (share, 0.0));
     }
 
@@ -131,17 +131,12 @@ impl Compared<'_> {
         };
         let kinds = kinds.filter(|kinds| !is_ordered || !is_mixed(kinds));
         let groups = kinds.and_then(|kinds| groups(numbers, &[(rows.axis, &kinds)]));
-        let share = self.share_of(self.coarsest);
+        let share = self.share_of(self.coarsest, rows.value);
         self.compare(name, "rows", groups, (share, 0.0));
     }
 
-    fn share_of(&self, dtype: DType) -> f64 {
-        let is_half = matches!(dtype, DType::F16 | DType::BF16);
-        let more = if is_half && self.sequence > FEW {
-            2.0
-        } else {
-            1.0
-        };
+    fn share_of(&self, dtype: DType, value: ValueId) -> f64 {
+        let more = self.depths.more(dtype, value, self.sequence);
         self.share.max(more * Tolerance::of(dtype).rtol / STRICTER)
     }
 
@@ -260,27 +255,5 @@ mod tests {
         ] {
             assert_eq!(roundings(dtype, head_dim, before), want, "{dtype} {before}");
         }
-    }
-
-    #[test]
-    fn half_precision_may_differ_by_more_in_longer_sequences_alone() {
-        let (numbers, alone) = (Numbers::default(), FxHashSet::default());
-        let share = |sequence: usize, dtype: DType| {
-            let compared = Compared {
-                runs: [&numbers; 2],
-                kinds: Kinds::new(&numbers, &[]),
-                alone: &alone,
-                share: 0.0,
-                sequence,
-                coarsest: DType::F32,
-                checks: vec![],
-            };
-            compared.share_of(dtype)
-        };
-        for dtype in [DType::F16, DType::BF16] {
-            assert_eq!(share(FEW + 1, dtype), 2.0 * share(FEW, dtype));
-            assert_eq!(share(FEW, dtype), share(1, dtype));
-        }
-        assert_eq!(share(FEW + 1, DType::F32), share(1, DType::F32));
     }
 }
