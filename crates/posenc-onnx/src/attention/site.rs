@@ -81,6 +81,13 @@ impl Site {
     pub(crate) fn is_ordered(&self) -> bool {
         self.mask.causal != Some(false) || self.mask.window.is_some()
     }
+
+    /// Whether a mask hides any key in the trial run, where every token counts: which ones then depends on the order
+    /// of tokens.
+    pub(crate) fn hides_keys(&self) -> bool {
+        let hidden = |plane: &Arc<Plane>| plane.bias.iter().any(|v| *v == f64::NEG_INFINITY);
+        self.is_ordered() || self.bias.as_ref().is_some_and(hidden)
+    }
 }
 
 /// Queries or keys.

@@ -41,7 +41,7 @@ fn has_no_order(subject: &Subject<'_>) -> bool {
     !is_coarse
         && found.has_no_encoding()
         && !found.attention.is_empty()
-        && found.attention.iter().all(|site| !site.is_ordered())
+        && found.attention.iter().all(|site| !site.hides_keys())
         && mixers.all(|mixer| mixer.mixing == Mixing::Pooling)
         && unread::of_branch(model, found).is_empty()
 }
@@ -109,6 +109,7 @@ fn pairs(first: &Outputs, second: &Outputs, at: Lengths) -> Vec<(String, Tensor,
 mod tests {
     use super::*;
     use crate::detect::{Options, detect};
+    use crate::graph::sketch::{A, Sketch};
     use crate::prove::options::VerifyOptions;
     use crate::prove::testing::{Evaluator, fixture};
 
@@ -141,6 +142,32 @@ mod tests {
             let forced = rows(name, &backend, true);
             assert!(forced.iter().any(|row| !row.ok), "{name}: {forced:#?}");
         }
+    }
+
+    #[test]
+    fn masks_of_another_shape_are_not_judged_either() {
+        // Each token sees those before it, and `ahead` after it.
+        let judged = |ahead: f64| {
+            let mut s = Sketch::default();
+            let x = s.embedded();
+            let [scores, v] = s.scored(&x, &x);
+            let d = s.distance();
+            let d = s.cast(&d, DType::F32);
+            let [ahead, low, zero] = [ahead, -1e9, 0.0].map(|n| s.float(n));
+            let hidden = s.op("Greater", &[&d, &ahead]);
+            let mask = s.op("Where", &[&hidden, &low, &zero]);
+            let scores = s.op("Add", &[&scores, &mask]);
+            let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
+            let y = s.op("MatMul", &[&weights, &v]);
+            let y = s.merged(&y);
+            let model = s.model(17, &[&y]);
+            let found = detect(&model, &Options::default());
+            assert_eq!(found.attention[0].mask.causal, Some(false));
+            let subject = Subject::new(&model, &found, &VerifyOptions::default()).unwrap();
+            has_no_order(&subject)
+        };
+        assert!(!judged(1.0) && !judged(5.0));
+        assert!(judged(1e4), "control: nothing is hidden");
     }
 
     #[test]
