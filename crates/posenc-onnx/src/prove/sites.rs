@@ -9,8 +9,9 @@ mod rotation;
 #[cfg(test)]
 mod tests;
 
-use posenc_ir::Model;
+use posenc_ir::{Model, ValueId};
 use posenc_runtime::Backend;
+use rustc_hash::FxHashMap;
 
 use super::VerifyError;
 use super::bound::Worst;
@@ -18,7 +19,7 @@ use super::cutout::precision;
 use super::expected::Expected;
 use super::measure::Measured;
 use super::trial::Trial;
-use crate::detect::rotary::unrounded::unrounded;
+use crate::detect::rotary::unrounded::{Rounding, fine, without};
 use crate::detect::{Found, RotaryOperand};
 use crate::graph::region::Aspect;
 use crate::graph::signature::Signatures;
@@ -45,9 +46,13 @@ pub(crate) fn check_rope(
         return Err(VerifyError::unsupported("verify", "no site to check"));
     }
     // What is rounded to integers and back departs from the formula by steps of its own.
-    let exact = unrounded(model, &found.trace);
-    let model = exact.as_ref().unwrap_or(model);
-    let run = |trial| checked(model, found, sites, backend, trial);
+    let roundings = fine(model.graph(), &found.trace);
+    let exact = without(model, &roundings);
+    let read = match &exact {
+        Some(exact) => (exact, &roundings[..]),
+        None => (model, &[][..]),
+    };
+    let run = |trial| checked(read, found, sites, backend, trial);
     match run(Trial::of(model, found)) {
         // Some operators want as many rows of cosines as there are sequences.
         Err(error @ VerifyError::Runtime { .. }) => match Trial::single(model, found) {
@@ -60,7 +65,7 @@ pub(crate) fn check_rope(
 
 /// The same with the dimensions of a trial run.
 fn checked(
-    model: &Model,
+    (model, left_out): (&Model, &[Rounding]),
     found: &Found,
     sites: &[Expected],
     backend: &dyn Backend,
@@ -68,6 +73,10 @@ fn checked(
 ) -> Result<Checked, VerifyError> {
     let mut checker = RopeChecker {
         model,
+        left_out: left_out
+            .iter()
+            .map(|pair| (pair.after, pair.before))
+            .collect(),
         found,
         backend,
         trial,
@@ -95,6 +104,8 @@ pub(crate) struct Checked {
 
 struct RopeChecker<'a> {
     model: &'a Model,
+    /// What its nodes read in place of numbers that were rounded.
+    left_out: FxHashMap<ValueId, ValueId>,
     found: &'a Found,
     backend: &'a dyn Backend,
     trial: Trial<'a>,
@@ -145,6 +156,17 @@ impl RopeChecker<'_> {
         Ok(checks)
     }
 
+    /// A rotation between the numbers before they are rounded, where that is left out.
+    fn unrounded(&self, half: &RotaryOperand) -> RotaryOperand {
+        let mut half = half.clone();
+        for end in [&mut half.region.input, &mut half.region.output] {
+            while let Some(before) = self.left_out.get(end) {
+                *end = *before;
+            }
+        }
+        half
+    }
+
     /// The measurement of one rotation, or that of an equal one.
     fn half(
         &mut self,
@@ -153,6 +175,7 @@ impl RopeChecker<'_> {
         expected: &Expected,
         site: &str,
     ) -> Result<Measured, VerifyError> {
+        let half = &self.unrounded(half);
         let check = RotationCheck {
             model: self.model,
             found: self.found,

@@ -12,19 +12,23 @@ const MOST: usize = 1 << 20;
 /// The model without the rounding that changes numbers of the trial run, as cos and sin, by no more than
 /// `STEP`; `None` where there is none. Nodes and values that stay keep their numbers.
 pub(crate) fn unrounded(model: &Model, trace: &Trace) -> Option<Model> {
-    let all = roundings(model.graph());
-    let fine = all.into_iter().filter(|pair| !is_coarse(trace, pair));
-    without(model, &fine.collect::<Vec<_>>())
+    without(model, &fine(model.graph(), trace))
+}
+
+/// What [`unrounded`] leaves out.
+pub(crate) fn fine(graph: &Graph, trace: &Trace) -> Vec<Rounding> {
+    let all = roundings(graph).into_iter();
+    all.filter(|pair| !is_coarse(trace, pair)).collect()
 }
 
 /// A number before `QuantizeLinear`, and that after the `DequantizeLinear` which undoes it.
-pub(super) struct Rounding {
-    pub(super) before: ValueId,
-    pub(super) after: ValueId,
+pub(crate) struct Rounding {
+    pub(crate) before: ValueId,
+    pub(crate) after: ValueId,
 }
 
 /// The model without these; `None` where there are none.
-pub(super) fn without(model: &Model, roundings: &[Rounding]) -> Option<Model> {
+pub(crate) fn without(model: &Model, roundings: &[Rounding]) -> Option<Model> {
     let graph = model.graph();
     let mut out = graph.emitter(graph.main(), "unrounded");
     let mut is_changed = false;

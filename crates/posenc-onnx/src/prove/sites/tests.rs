@@ -1,7 +1,9 @@
+use posenc_ir::DType;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::detect::detect;
+use crate::graph::sketch::Sketch;
 use crate::prove::error::Reason;
 use crate::prove::expectations;
 use crate::prove::expected::ExpectedFrequencies;
@@ -319,6 +321,30 @@ fn a_picture_of_fewer_tokens_than_a_run_has_one_length() {
     rewrite(&mut model, &request).unwrap();
     let checks = check(&model, |_| {}, &Evaluator::default()).unwrap();
     assert!(Check::of(&checks).ok, "{checks:#?}");
+    let other = |e: &mut Expected| e.first += 1;
+    let checks = check(&model, other, &Evaluator::default()).unwrap();
+    assert_eq!(failing(&checks), ["cos", "k", "q", "sin"], "control");
+}
+
+#[test]
+fn a_rotation_behind_rounded_queries_and_keys_is_compared_at_all_lengths() {
+    let mut s = Sketch::default();
+    let x = s.embedded();
+    let [q, k, v] = [0; 3].map(|_| s.headed(&x));
+    let [q, k] = [q, k].map(|x| {
+        let [scale, zero] = [s.float(0.02), s.typed(DType::I8, &[], [0.0])];
+        let integers = s.op("QuantizeLinear", &[&x, &scale, &zero]);
+        s.op("DequantizeLinear", &[&integers, &scale, &zero])
+    });
+    let y = s.weighted(&q, &k, &v);
+    let mut model = s.model(17, &[&y]);
+    let request = Request {
+        to: Some(Kind::Rope),
+        ..Request::default()
+    };
+    rewrite(&mut model, &request).unwrap();
+    let checks = check(&model, |_| {}, &Evaluator::default()).unwrap();
+    assert!(checks.len() >= 4 && Check::of(&checks).ok, "{checks:#?}");
     let other = |e: &mut Expected| e.first += 1;
     let checks = check(&model, other, &Evaluator::default()).unwrap();
     assert_eq!(failing(&checks), ["cos", "k", "q", "sin"], "control");
