@@ -183,8 +183,7 @@ pub fn identify(maps: &Array3<f64>, offset: i64, head_dim: usize) -> Result<Fit,
             pairs[i] = (pairs[i].1, pairs[i].0);
         }
     }
-    let slowest = (0..n).min_by(|a, b| inv_freq[*a].total_cmp(&inv_freq[*b]));
-    let start = slowest.map_or(0.0, |i| starts[i] / inv_freq[i]);
+    let start = start(&inv_freq, &starts);
     Ok(Fit {
         rope: Rope {
             layout: layout(&pairs, head_dim),
@@ -208,6 +207,32 @@ fn width(pairs: &[(usize, usize)], head_dim: usize) -> usize {
         true => head_dim,
         false => 2 * pairs.len(),
     }
+}
+
+/// The most turns that the slowest pair may have made at the first position.
+const TURNS: i32 = 8;
+
+/// How far the angles of a position may be from those that were read, in radians.
+const NEAR: f64 = 0.05;
+
+/// The first position, of these frequencies and angles: that of the slowest pair, which may have turned before. The
+/// others tell how often.
+fn start(inv_freq: &[f64], angles: &[f64]) -> f64 {
+    let pairs = || inv_freq.iter().zip(angles);
+    let Some((f, angle)) = pairs().min_by(|a, b| a.0.total_cmp(b.0)) else {
+        return 0.0;
+    };
+    let turn = std::f64::consts::TAU;
+    let at = |turns: i32| (angle + turn * f64::from(turns)) / f;
+    let fits = |start: &f64| {
+        pairs().all(|(f, angle)| {
+            let off = start.round() * f - angle;
+            (off - turn * (off / turn).round()).abs() <= NEAR
+        })
+    };
+    let turned = (1..=TURNS).flat_map(|n| [n, -n]);
+    let mut all = std::iter::once(0).chain(turned).map(at);
+    all.find(fits).unwrap_or_else(|| at(0))
 }
 
 /// For each feature the one that it mixes with at some position.
@@ -274,6 +299,31 @@ fn frequency(cos: &Array2<f64>, sin: &Array2<f64>, i: usize) -> (f64, f64, f64) 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_first_position_is_found_where_the_slowest_pair_has_turned() {
+        let turn = std::f64::consts::TAU;
+        let found = |theta: f64, pairs: i32, position: f64| {
+            let f: Vec<f64> = (0..pairs)
+                .map(|i| theta.powf(-f64::from(i) / f64::from(pairs)))
+                .collect();
+            let angle = |f: &f64| position * f - turn * (position * f / turn).round();
+            let angles: Vec<f64> = f.iter().map(angle).collect();
+            start(&f, &angles)
+        };
+        for position in [0.0, 2.0, 5.0, 13.0, 19.0] {
+            for theta in [1.0, 1.1, 1.5, 2.0, 10.0, 1e4, 1e6] {
+                let start = found(theta, 8, position);
+                assert!(
+                    (start - position).abs() < 1e-6,
+                    "{theta} {position}: {start}"
+                );
+            }
+        }
+        // Angles of no position are what they are.
+        assert_eq!(start(&[1.0, 1.0], &[-1.2, 0.4]), -1.2);
+        assert_eq!(start(&[], &[]), 0.0);
+    }
 
     #[test]
     fn halves_of_the_head_span_it_also_where_the_last_pairs_do_not_rotate() {
