@@ -12,6 +12,7 @@ pub(crate) mod identified;
 pub(crate) mod later;
 mod lengths;
 pub(crate) mod limits;
+pub(crate) mod masks;
 pub(crate) mod met;
 pub(crate) mod negated;
 mod outside;
@@ -127,6 +128,7 @@ fn detect_as_is(model: &Model, options: &Options) -> Found {
         filled,
         met,
         later: vec![],
+        late_masks: vec![],
         ports,
         lengths,
         classes,
@@ -170,6 +172,8 @@ fn detect_as_is(model: &Model, options: &Options) -> Found {
     };
     let on_scores = later::on_scores(model, &found);
     found.later.extend(on_scores);
+    found.late_masks = masks::later(model, &found, options.branch);
+    found.forget_late_masks();
     found
 }
 
@@ -208,6 +212,7 @@ pub(crate) fn rescaled(model: &Model, options: &Options, before: &Found) -> Foun
         filled: before.filled.clone(),
         met: before.met.clone(),
         later: before.later.clone(),
+        late_masks: before.late_masks.clone(),
         findings: before.findings.clone(),
         no_encodings: before.no_encodings.clone(),
         no_attention: before.no_attention.clone(),
@@ -219,6 +224,7 @@ pub(crate) fn rescaled(model: &Model, options: &Options, before: &Found) -> Foun
         |found: &Found, model: &Model| trial(model, (&found.ports, &found.classes), found.lengths);
     rotary::quantized::find(model, &mut found, run);
     found.limits = limits::limits(&Runs::new(model, &found));
+    found.forget_late_masks();
     found
 }
 

@@ -12,9 +12,9 @@ use serde_json::{Map, Value, json};
 
 use crate::attention::Site;
 use crate::detect::identified::KnownLaws;
-use crate::detect::later;
 use crate::detect::rotary::projected::projected_layout;
 use crate::detect::{Found, Options, RotarySite, detect, limits};
+use crate::detect::{later, masks};
 use crate::plan::unread::of_branch;
 use crate::record::read_unread;
 use crate::report::{
@@ -59,6 +59,7 @@ pub(crate) fn report(model: &Model, found: &Found) -> Inspect {
         ));
     }
     report.warnings.extend(later::warning(model, found));
+    report.warnings.extend(masks::warning(found));
     for why in read_unread(model) {
         if !report.warnings.contains(&why) {
             let why = format!("not read when the model was rewritten: {why}");

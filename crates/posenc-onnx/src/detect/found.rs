@@ -58,6 +58,8 @@ pub(crate) struct Found {
     pub(crate) met: Vec<Met>,
     /// Where numbers meet content that are equal for the first tokens, and follow positions later.
     pub(crate) later: Vec<Met>,
+    /// Sites whose mask hides other keys in longer sequences, so that it is not known whether it is causal.
+    pub(crate) late_masks: Vec<usize>,
     /// Rotations of queries and keys, by site.
     pub rotary: Vec<RotarySite>,
     /// Rotations by the rows and columns of a grid; their findings are the first of `findings`.
@@ -96,6 +98,16 @@ impl Found {
             && self.findings.is_empty()
             && self.met.is_empty()
             && self.later.is_empty()
+            && self.late_masks.is_empty()
+    }
+
+    /// Leaves open whether masks are causal that hide other keys in longer sequences.
+    pub(super) fn forget_late_masks(&mut self) {
+        for site in &mut self.attention {
+            if self.late_masks.contains(&site.index) {
+                site.mask.causal = None;
+            }
+        }
     }
 
     /// Whether a value depends on content.

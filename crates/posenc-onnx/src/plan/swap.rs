@@ -67,6 +67,26 @@ fn check_cross(context: &Context<'_>, request: &Request) -> Result<(), RewriteEr
     Err(Refusal::new(RefusalKind::Unread, why).into())
 }
 
+/// Refuses a swap where masks hide other keys in longer sequences, by which new encodings may not go.
+fn check_masks(
+    context: &Context<'_>,
+    request: &Request,
+    sites: &[usize],
+) -> Result<(), RewriteError> {
+    let late = &context.found.late_masks;
+    let Some(first) = sites.iter().find(|site| late.contains(site)) else {
+        return Ok(());
+    };
+    if request.allowances.allow_unread {
+        return Ok(());
+    }
+    let site = context.site(*first);
+    let why = "the mask hides other keys in longer sequences than among the first tokens, so that it depends on \
+               positions; give `allow-unread` to keep it and to change the encoding alone";
+    let refusal = Refusal::new(RefusalKind::Unread, why).in_site(&site.name);
+    Err(refusal.at(context.graph().place(site.node)).into())
+}
+
 /// Plans a swap; `None` where the model already matches the request.
 ///
 /// # Errors
@@ -80,6 +100,7 @@ pub(crate) fn plan(
     size::check(&request.parameters)?;
     check_length(context, request, kind)?;
     check_cross(context, request)?;
+    check_masks(context, request, &sites)?;
     for site in &sites {
         if kind != Kind::None && context.found.partial.contains(site) {
             let why = "its queries are not the last of the tokens, and an encoding of their \

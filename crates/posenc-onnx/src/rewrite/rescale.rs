@@ -6,7 +6,7 @@ use rustc_hash::FxHashSet;
 use super::rewritten::{Rewritten, with_rotations};
 use super::summary::{Changed, cache_of_rescaled, edits, kept_at_cross, warnings};
 use crate::detect::branches::{Branch, other_branches};
-use crate::detect::{Found, detect, later, rescaled};
+use crate::detect::{Found, detect, later, masks, rescaled};
 use crate::edit::rescale::left::left;
 use crate::edit::rescale::reached::{Elsewhere, elsewhere};
 use crate::edit::rescale::sequences::repeated;
@@ -91,6 +91,7 @@ pub(super) fn apply(
     report.warnings = warnings(&after, cache_of_rescaled(&after, plan), plan.max_length);
     report.warnings.extend(kept_at_cross(&after, &to));
     report.warnings.extend(later::warning(&next, &after));
+    report.warnings.extend(masks::warning(&after));
     if is_repeated {
         let why = "RotaryEmbedding had the cosines and sines of one sequence, which runtimes take for a batch of one: \
                    they are repeated for every sequence";

@@ -38,6 +38,7 @@ fn of(found: &Found) -> Vec<String> {
         latent: _,
         gathered: _,
         later: _,
+        late_masks: _,
     } = found;
     // The numbers are those that a rescale changes.
     let met: Vec<_> = met.iter().map(|met| met.node).collect();
