@@ -16,9 +16,6 @@ use super::sweep::Sweep;
 use crate::graph::reorder::Order;
 use crate::report::{Run, SiteCheck, Verify};
 
-/// The length at which prefill and decode are compared.
-const DECODE: usize = 16;
-
 /// The models to compare, and how.
 pub(super) struct Comparison<'a> {
     pub(super) subject: &'a Subject<'a>,
@@ -99,8 +96,11 @@ impl Comparison<'_> {
             return Ok(rows);
         }
         let longest = self.points.iter().map(|p| p.at.sequence).max().unwrap_or(0);
-        match decode(self.subject, longest.min(DECODE), target) {
-            Ok(stepped) => rows.extend(stepped),
+        match decode(self.subject, longest, target) {
+            Ok(stepped) => {
+                rows.extend(stepped.rows);
+                warnings.extend(stepped.left_out);
+            }
             // Whole runs count without it.
             Err(error @ VerifyError::Unsupported { .. }) => {
                 warnings.push(format!("prefill was not compared with decode: {error}"));

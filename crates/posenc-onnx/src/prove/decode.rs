@@ -7,6 +7,7 @@ use posenc_runtime::{Optimization, Session};
 use super::VerifyError;
 use super::caches::present;
 use super::feeds::{Padding, feeds};
+use super::lengths::{is_affordable, supports};
 use super::noise::noise;
 use super::row::Judge;
 use super::run::{Outputs, RuntimeTarget, run};
@@ -14,25 +15,82 @@ use super::subject::Subject;
 use crate::graph::ports::{Lengths, Role};
 use crate::report::Run;
 
-/// Compares prefill with decode at one length of two or more; a row for every output that has one
-/// row per token. Empty for a model without a cache.
+/// Tokens of the run that is compared first.
+const FIRST: usize = 16;
+
+/// Tokens of further runs: what depends on the length of the cache may begin behind more tokens.
+const LONGER: [usize; 2] = [65, 129];
+
+/// What a comparison of prefill with decode found.
+#[derive(Debug, Default)]
+pub(crate) struct Decoded {
+    pub(crate) rows: Vec<Run>,
+    /// Why longer caches were not compared, one sentence each.
+    pub(crate) left_out: Vec<String>,
+}
+
+/// Compares prefill with decode at several lengths of two or more, one token beyond `longest` at the most; a row for
+/// every output that has one row per token. Nothing for a model without a cache.
 ///
 /// # Errors
-/// When the output that contains a cache after a run cannot be identified, or the runtime fails.
+/// When the output that contains a cache after a run cannot be identified, or the runtime fails at the first length.
 pub(crate) fn decode(
     subject: &Subject<'_>,
+    longest: usize,
+    target: &RuntimeTarget<'_>,
+) -> Result<Decoded, VerifyError> {
+    let ports = subject.ports();
+    let mut decoded = Decoded::default();
+    let first = longest.min(FIRST);
+    if !ports.has_past() || ports.fixed_sequence().is_some() || first < 2 {
+        return Ok(decoded);
+    }
+    let optimization = Optimization::On;
+    let Some(mut session) = subject.load(target, optimization)? else {
+        return Ok(decoded);
+    };
+    let session = session.as_mut();
+    decoded.rows = decode_at(subject, session, first, target)?;
+    for length in LONGER
+        .into_iter()
+        .filter(|n| *n <= longest + 1 && runs(subject, *n))
+    {
+        match decode_at(subject, session, length, target) {
+            Ok(rows) => decoded.rows.extend(rows),
+            Err(error) => {
+                let why =
+                    format!("prefill was not compared with decode at length {length}: {error}");
+                decoded.left_out.push(why);
+            }
+        }
+    }
+    Ok(decoded)
+}
+
+/// Whether prefill and decode are the same at a length, and can be run: frequencies that change with the length leave
+/// the keys of a cache as they were.
+fn runs(subject: &Subject<'_>, length: usize) -> bool {
+    let (model, found) = (subject.model, subject.found);
+    let at = subject.ports().fit(Lengths {
+        batch: 2,
+        sequence: length,
+        past: 0,
+    });
+    let mut switches = found.rotary.iter().filter_map(|site| site.switch.as_ref());
+    switches.all(|switch| length <= switch.original_length)
+        && supports(model, found, at)
+        && is_affordable(model, found, at)
+}
+
+/// The same at one length.
+fn decode_at(
+    subject: &Subject<'_>,
+    session: &mut dyn Session,
     length: usize,
     target: &RuntimeTarget<'_>,
 ) -> Result<Vec<Run>, VerifyError> {
     let ports = subject.ports();
-    if !ports.has_past() || ports.fixed_sequence().is_some() || length < 2 {
-        return Ok(vec![]);
-    }
     let optimization = Optimization::On;
-    let Some(mut session) = subject.load(target, optimization)? else {
-        return Ok(vec![]);
-    };
-    let session = session.as_mut();
     let name = target.setting(optimization);
     let whole = ports.fit(Lengths {
         batch: 2,
@@ -119,4 +177,57 @@ fn last_row(tensor: &Tensor) -> Option<Tensor> {
     dims[1] = 1;
     let is_float = tensor.dtype().is_float();
     is_float.then(|| Tensor::from_f64(tensor.dtype(), &dims, &last))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::detect::{Options, detect};
+    use crate::prove::options::VerifyOptions;
+    use crate::prove::testing::{Chosen, Evaluator, fixture};
+
+    /// The lengths that are compared, and those that fail, where some runs are wrong.
+    fn compared(only: Chosen, longest: usize) -> [Vec<usize>; 2] {
+        let model = fixture("llama/optimum");
+        let found = detect(&model, &Options::default());
+        let subject = Subject::new(&model, &found, &VerifyOptions::default()).unwrap();
+        let backend = Evaluator {
+            fault: Some(|y, _| y.iter_mut().for_each(|y| *y += 0.1)),
+            only: Some(only),
+            ..Evaluator::default()
+        };
+        let decoded = decode(&subject, longest, &backend.target()).unwrap();
+        assert_eq!(decoded.left_out, [""; 0]);
+        [true, false].map(|all| {
+            let rows = decoded.rows.iter().filter(|row| all || !row.ok);
+            let mut lengths: Vec<usize> = rows.map(|row| row.length).collect();
+            lengths.dedup();
+            lengths
+        })
+    }
+
+    /// How many tokens are in the cache of a run of one token.
+    fn past(feeds: &[(&str, Tensor)]) -> usize {
+        let tokens = |name: &str| feeds.iter().find(|(own, _)| *own == name);
+        let [ids, mask] = ["input_ids", "attention_mask"].map(|n| tokens(n).unwrap().1.dims()[1]);
+        if ids == 1 { mask - ids } else { 0 }
+    }
+
+    #[test]
+    fn what_begins_behind_a_longer_cache_is_seen() {
+        assert_eq!(
+            compared(|_| false, 128),
+            [vec![16, 65, 129], vec![]],
+            "control"
+        );
+        assert_eq!(compared(|f| past(f) > 20, 128)[1], [65, 129]);
+        assert_eq!(compared(|f| past(f) > 100, 128)[1], [129]);
+        assert_eq!(compared(|f| past(f) > 128, 128)[1], [0; 0], "behind all");
+    }
+
+    #[test]
+    fn no_more_than_the_lengths_that_are_asked_for_is_run() {
+        assert_eq!(compared(|_| false, 9)[0], [9]);
+        assert_eq!(compared(|_| false, 64)[0], [16, 65]);
+    }
 }

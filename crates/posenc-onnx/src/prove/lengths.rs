@@ -4,6 +4,7 @@ use posenc_ir::{Model, ValueId};
 
 use super::VerifyError;
 use super::options::VerifyOptions;
+use crate::attention::site::Operand;
 use crate::detect::{Found, limits};
 use crate::graph::ports::Lengths;
 use crate::record::stretch;
@@ -102,24 +103,29 @@ fn around(models: &[(&Model, &Found)], fitted: &dyn Fn(usize) -> Lengths) -> Vec
     ];
     let runs = |length: &usize| {
         let mut all = models.iter();
-        let fits = |(model, found): &(&Model, &Found)| {
-            affordable(model, found, fitted(*length), SCORES_AT_ENDS).is_ok()
-        };
+        let fits = |(model, found): &(&Model, &Found)| is_affordable(model, found, fitted(*length));
         *length > 0 && all.all(fits)
     };
     all.into_iter().filter(runs).collect()
 }
 
+/// Whether a run takes no more memory and time than a comparison is worth.
+pub(crate) fn is_affordable(model: &Model, found: &Found, at: Lengths) -> bool {
+    affordable(model, found, at, SCORES_AT_ENDS).is_ok()
+}
+
 /// Refuses a run that would take more memory or time than a comparison is worth: `scores` are the most of one
 /// attention.
 fn affordable(model: &Model, found: &Found, at: Lengths, scores: usize) -> Result<(), VerifyError> {
-    let of_heads = |heads: usize| {
-        let numbers = at.batch.saturating_mul(heads).saturating_mul(at.sequence);
-        numbers.saturating_mul(at.sequence)
-    };
     let (mut most, mut work) = (0, 0u64);
     for site in &found.attention {
-        let own = of_heads(site.heads.unwrap_or(1));
+        let sizes = [
+            at.batch,
+            site.heads.unwrap_or(1),
+            tokens(found, &site.query, at),
+            tokens(found, &site.key, at),
+        ];
+        let own = sizes.into_iter().fold(1usize, usize::saturating_mul);
         most = own.max(most);
         let each = (own as u64).saturating_mul(site.head_dim.unwrap_or(1) as u64);
         work = work.saturating_add(each);
@@ -146,6 +152,19 @@ fn affordable(model: &Model, found: &Found, at: Lengths, scores: usize) -> Resul
     }
 }
 
+/// How many tokens queries or keys have in a run. Many samples of sound make one token: as many as in the trial run.
+fn tokens(found: &Found, operand: &Operand, at: Lengths) -> usize {
+    let dims = found.trace.get(operand.value).dims.as_ref();
+    let of_trial = dims.and_then(|dims| dims.get(operand.lane.sequence).copied());
+    match of_trial.filter(|_| found.ports.is_sound()) {
+        Some(tokens) => {
+            let all = tokens.saturating_mul(at.sequence);
+            all.div_ceil(found.lengths.sequence.max(1))
+        }
+        None => at.sequence,
+    }
+}
+
 /// The largest value that a run computes, with its numbers: the dimensions of the trial run that are
 /// those of its sequences grow with them.
 fn largest(model: &Model, found: &Found, at: Lengths) -> Option<(ValueId, usize)> {
@@ -169,7 +188,9 @@ fn largest(model: &Model, found: &Found, at: Lengths) -> Option<(ValueId, usize)
 mod tests {
     use super::*;
     use crate::detect::{Options, detect};
+    use crate::graph::sketch::{A, HIDDEN, Sketch};
     use crate::prove::testing::fixture;
+    use posenc_ir::DType;
 
     /// Tokens as vectors of a vocabulary, without attention.
     fn model(vocabulary: usize) -> Model {
@@ -199,6 +220,38 @@ mod tests {
         let why = "verify: length 100000 needs 10000000000 numbers for y, more than the \
                    1073741824 that are run; give shorter `lengths`";
         assert_eq!(at(100_000), Err(why.to_owned()));
+    }
+
+    #[test]
+    fn scores_of_sound_are_counted_by_tokens_and_not_by_samples() {
+        // A token of 384 samples, as in Moonshine.
+        let mut s = Sketch::default();
+        let x = s.input("input_values", DType::F32, &["batch", "num_samples"]);
+        let x = s.unsqueeze(&x, &[1]);
+        let weights = s.weights(&[HIDDEN, 1, 384]);
+        let strides: &[(&str, A)] = &[("strides", A::Ints(&[384]))];
+        let x = s.with("Conv", &[&x, &weights], strides);
+        let x = s.transpose(&x, &[0, 2, 1]);
+        let y = s.attends(&x, &x);
+        let model = s.model(17, &[&y]);
+        let found = detect(&model, &Options::default());
+        assert!(found.ports.is_sound() && found.lengths.sequence >= 2048);
+        let all = lengths(&[(&model, &found)], &VerifyOptions::default()).unwrap();
+        assert_eq!(all[0].sequence, found.lengths.sequence);
+        let at = Lengths {
+            batch: 2,
+            sequence: 384 * 100,
+            past: 0,
+        };
+        let heads = found.attention[0].heads.unwrap();
+        let is_run = |most| affordable(&model, &found, at, most).is_ok();
+        assert!(is_run(2 * heads * 110 * 110) && !is_run(2 * heads * 90 * 90));
+        // As many samples as make too many tokens are refused.
+        let hours = Lengths {
+            sequence: 384 << 16,
+            ..at
+        };
+        assert!(affordable(&model, &found, hours, SCORES).is_err());
     }
 
     #[test]
