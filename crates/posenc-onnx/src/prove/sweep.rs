@@ -192,6 +192,13 @@ impl<'a> Sweep<'a> {
             vocabulary: self.subject.vocabulary,
         };
         let mut all = judge.rows(got, want, point.meaning);
+        if let Some(want) = want.filter(|_| point.meaning == Meaning::NewFunction) {
+            for why in other_sizes(self.subject, &mut all, [got, want]) {
+                if !self.left_out.contains(&why) {
+                    self.left_out.push(why);
+                }
+            }
+        }
         let pads = self.given.is_empty() && self.subject.is_padded();
         let Some(want) = want.filter(|_| self.other.is_none() && pads) else {
             return all;
@@ -223,6 +230,36 @@ impl<'a> Sweep<'a> {
             rms: a.rms,
         }
     }
+}
+
+/// Lets outputs have another size where another function is computed, and the size depends on the numbers that are
+/// computed: as that of sound, whose length is a sum of durations. Returns what is not compared, with the reason.
+fn other_sizes(
+    subject: &Subject<'_>,
+    rows: &mut [(String, Run)],
+    [got, want]: [&Outputs; 2],
+) -> Vec<String> {
+    let graph = subject.model.graph();
+    let depends = |name: &str| {
+        let value = graph.find(graph.main(), name);
+        value.is_some_and(|v| subject.found.trace.get(v).dims.is_none())
+    };
+    let mut left_out = vec![];
+    for ((name, row), (_, own)) in rows.iter_mut().zip(got) {
+        let other = want.iter().find(|(other, _)| other == name);
+        let is_other = other.is_some_and(|(_, other)| {
+            other.dims().len() == own.dims().len() && other.dims() != own.dims()
+        });
+        let alone = uncompared(own);
+        if is_other && alone.ok && depends(name) {
+            *row = alone;
+            left_out.push(format!(
+                "output {name} against that of the original, because its size depends on what is computed, and is \
+                 another one"
+            ));
+        }
+    }
+    left_out
 }
 
 fn is_of_numbers((_, tensor): &(String, Tensor)) -> bool {
@@ -285,7 +322,62 @@ fn without_padding(tensor: &Tensor, Point { at, padding, .. }: Point) -> Option<
 
 #[cfg(test)]
 mod tests {
+    use posenc_ir::Model;
+
     use super::*;
+    use crate::detect::{Options, detect};
+    use crate::prove::options::VerifyOptions;
+
+    /// Whether outputs of these sizes are let through, and what is said to be left out. Another run has three numbers
+    /// of sound, and three of a token each.
+    fn judged(name: &str, sizes: [usize; 2], meaning: Meaning) -> (bool, Vec<String>) {
+        let model = Model::parse(
+            "<ir_version: 8, opset_import: [\"\" : 17]>\n\
+             g (int64[batch,sequence] input_ids) => (float[axes,samples] audio, float[batch,sequence] y)\n\
+             <float[4] table = {0.5, 0.0, 1.0, 2.0}>\n\
+             { y = Gather(table, input_ids) places = NonZero(y) audio = Cast <to = 1> (places) }",
+        );
+        let model = model.unwrap();
+        let found = detect(&model, &Options::default());
+        let subject = Subject::new(&model, &found, &VerifyOptions::default()).unwrap();
+        let point = Point {
+            at: Lengths {
+                batch: 1,
+                sequence: 3,
+                past: 0,
+            },
+            padding: Padding::None,
+            is_optional: false,
+            meaning,
+        };
+        let points = [point];
+        let mut sweep = Sweep::new(&subject, (Some(&subject), &[]), (&points, &[]));
+        let outputs = |size: usize| {
+            let tensor = Tensor::from_f64(posenc_ir::DType::F32, &[1, size], &vec![0.5; size]);
+            vec![(name.to_owned(), tensor)]
+        };
+        let [got, want] = sizes.map(outputs);
+        let rows = sweep.compared(&got, Some(&want), (0, point));
+        (rows[0].1.ok, sweep.left_out)
+    }
+
+    #[test]
+    fn what_is_computed_may_decide_the_size_of_an_output_where_it_may_differ() {
+        let (ok, left_out) = judged("audio", [4, 3], Meaning::NewFunction);
+        let why = "output audio against that of the original, because its size depends on what is computed, and is \
+                   another one";
+        assert_eq!((ok, left_out), (true, vec![why.to_owned()]));
+        let same = judged("audio", [3, 3], Meaning::NewFunction);
+        assert_eq!(same, (true, vec![]), "nothing to say");
+        // Where nothing may differ, and where inputs decide the size.
+        assert_eq!(judged("audio", [4, 3], Meaning::Same), (false, vec![]));
+        assert_eq!(judged("y", [4, 3], Meaning::NewFunction), (false, vec![]));
+        // Nothing at all is no sound.
+        assert_eq!(
+            judged("audio", [0, 3], Meaning::NewFunction),
+            (false, vec![])
+        );
+    }
 
     #[test]
     fn inputs_that_two_models_have_are_the_same() {
