@@ -144,7 +144,7 @@ impl Computed {
         keys: &Map<String, Value>,
     ) -> Option<String> {
         let [rotary, head] = self.widths();
-        let width = read.rotary_dim.unwrap_or(rotary);
+        let width = read.width_of(head).unwrap_or(rotary);
         // Of a latent head, the config names the rotated part alone.
         let is_latent = keys.contains_key("qk_rope_head_dim");
         let all = read.head_dim.filter(|_| !is_latent).unwrap_or(head);

@@ -1,10 +1,12 @@
 //! The plan of a rescale, made before anything changes: the frequencies that each site gets, and
 //! the source of every value.
 
+mod agreement;
 mod bases;
 
 use posenc_ir::Model;
 
+use crate::detect::finding::{Encoding, Finding};
 use crate::detect::identified::KnownLaws;
 use crate::detect::{Found, RotarySite};
 use crate::error::{Refusal, RefusalKind, RewriteError};
@@ -94,9 +96,7 @@ pub(crate) fn plan(
                 format!("{place}: an encoding that was not read is not supported in a rescale");
             return Err(Refusal::unsupported(why).into());
         }
-        let why = "no attention of the model is rotary, and nothing else in it can be rescaled so yet; \
-                   give `to` rope to insert RoPE";
-        return Err(Refusal::unsupported(why).into());
+        return Err(Refusal::unsupported(nothing_rotates(found, request)).into());
     }
     if !found
         .rotary
@@ -130,6 +130,26 @@ pub(crate) fn plan(
     })
 }
 
+/// Why nothing is rescaled in a model that does not rotate.
+fn nothing_rotates(found: &Found, request: &Request) -> String {
+    if request.hf_config.is_some() {
+        let is_table = |finding: &Finding| {
+            matches!(finding.encoding, Encoding::Learned(_)) && finding.max_length.is_some()
+        };
+        let instead = match found.findings.iter().any(is_table) {
+            true => "remove `hf-config`, and give `max-length` and `scale` for a longer table",
+            false => "remove `hf-config`",
+        };
+        return format!(
+            "a config changes rotations alone, and no attention of the model is rotary, so that it changes \
+             nothing here; {instead}"
+        );
+    }
+    "no attention of the model is rotary, and nothing else in it can be rescaled so yet; give `to` rope to \
+     insert RoPE"
+        .to_owned()
+}
+
 struct Planner<'a> {
     model: &'a Model,
     found: &'a Found,
@@ -155,6 +175,12 @@ impl<'a> Planner<'a> {
     /// The targets that a config describes.
     fn targets_of_config(&mut self, source: &Config) -> Result<Vec<(usize, Target)>, RewriteError> {
         let config = source.parse()?;
+        // A part of a model may have fewer layers, as what was not read may have more.
+        if !self.request.allowances.allow_unread
+            && let Some(why) = agreement::disagreement(&config, self.found)
+        {
+            return Err(Refusal::unsupported(format!("{}: {why}", source.name())).into());
+        }
         let (mut targets, mut bases) = (vec![], vec![]);
         for (i, site) in self.requested() {
             let place = || self.model.graph().place(site.node);

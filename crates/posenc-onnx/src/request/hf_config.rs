@@ -63,6 +63,8 @@ pub struct RopeRequest {
     pub rotary_dim: Option<usize>,
     /// Width of a head, without the unrotated part of latent attention.
     pub head_dim: Option<usize>,
+    /// Share of a head that rotates, where only the graph has the width of one.
+    pub(crate) share: Option<f64>,
     /// The law of the frequencies.
     pub scaling: Scaling,
     /// Factor on the softmax scale of the whole score: DeepSeek's correction
@@ -82,6 +84,12 @@ impl RopeRequest {
         widths::is_stated(&self.inferred)
     }
 
+    /// Width of the rotated part of a head of this width in the graph; `None` where the config does not say.
+    pub(crate) fn width_of(&self, head_dim: usize) -> Option<usize> {
+        let shared = || self.share.map(|share| widths::rotated(head_dim, share));
+        self.rotary_dim.or_else(shared)
+    }
+
     /// The embedding in a graph that has these widths where the config has none.
     /// Parameters that are impossible there are refused.
     ///
@@ -97,7 +105,7 @@ impl RopeRequest {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn rope(&self, rotary_dim: usize, head_dim: usize) -> Result<Rope, ScalingError> {
-        let rotary_dim = self.rotary_dim.unwrap_or(rotary_dim);
+        let rotary_dim = self.width_of(head_dim).unwrap_or(rotary_dim);
         let head_dim = self.head_dim.unwrap_or(head_dim).max(rotary_dim);
         let rope = Rope::new(self.theta, rotary_dim, head_dim)?;
         self.scaling.check(&rope)?;
@@ -168,6 +176,29 @@ impl HfConfig {
             Some(layers) => Some(layers),
             None => dict.usize("n_layer")?,
         })
+    }
+
+    /// Heads of queries of every layer, with the key, where the config has one number for all.
+    pub(crate) fn heads(&self) -> Option<(&str, usize)> {
+        let heads = self.dict().first_usize(&["num_attention_heads", "n_head"]);
+        heads.ok().flatten()
+    }
+
+    /// How many layers attend to earlier tokens one by one, where the config has a word for each layer.
+    pub(crate) fn attending(&self) -> Option<usize> {
+        let words = self.text.get("layer_types")?.as_array()?.iter();
+        let attends = |word: &&str| word.ends_with("attention") && *word != "linear_attention";
+        Some(words.filter_map(Value::as_str).filter(attends).count())
+    }
+
+    /// The key that says ALiBi, if one does.
+    pub(crate) fn alibi(&self) -> Option<&'static str> {
+        let is = |key: &str, value: Value| self.text.get(key) == Some(&value);
+        let kind = "position_embedding_type";
+        match is("alibi", Value::Bool(true)) {
+            true => Some("alibi"),
+            false => is(kind, "alibi".into()).then_some(kind),
+        }
     }
 
     /// `max_position_embeddings` (`n_positions` in older configs).
@@ -251,6 +282,7 @@ impl HfConfig {
             theta,
             rotary_dim,
             head_dim: widths.head,
+            share: widths.share.filter(|_| !scaling.spans_head()),
             scaling,
             softmax_factor,
             kind,

@@ -156,7 +156,8 @@ impl Planner<'_> {
         let mut common = self.common();
         if let Some(config) = self.configured(site)? {
             common.theta = Some(config.theta);
-            common.rotary_dim = common.rotary_dim.or(config.rotary_dim);
+            let width = site.head_dim.and_then(|head| config.width_of(head));
+            common.rotary_dim = common.rotary_dim.or(config.rotary_dim).or(width);
         }
         let rotation = (functions.plan)(&self.shape(site), &common);
         let rotation = rotation.map_err(|e| self.refusal(site, e))?;

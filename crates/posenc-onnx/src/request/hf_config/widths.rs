@@ -51,6 +51,8 @@ pub(crate) fn theta(
 pub(crate) struct Widths {
     pub(crate) rotary: Option<usize>,
     pub(crate) head: Option<usize>,
+    /// The share of a head that rotates, where its width is not said.
+    pub(crate) share: Option<f64>,
     /// The keys that `rotary` came from.
     pub(crate) source: String,
 }
@@ -66,6 +68,7 @@ pub(crate) fn widths(
         return Ok(Widths {
             rotary: Some(rotary),
             head: Some(rotary),
+            share: None,
             source,
         });
     }
@@ -77,6 +80,7 @@ pub(crate) fn widths(
         return Ok(Widths {
             rotary: Some(rotary),
             head,
+            share: None,
             source: dict.path("rotary_dim"),
         });
     }
@@ -92,6 +96,7 @@ pub(crate) fn widths(
         return Ok(Widths {
             rotary: head,
             head,
+            share: None,
             source: of.to_owned(),
         });
     };
@@ -107,13 +112,17 @@ pub(crate) fn widths(
         share,
         key.to_owned(),
     ));
-    // Truncated as Python's int() does.
-    let rotary = head.map(|head| (head as f64 * share) as usize);
     Ok(Widths {
-        rotary,
+        rotary: head.map(|head| rotated(head, share)),
         head,
+        share: head.is_none().then_some(share),
         source: format!("{of} · {key}"),
     })
+}
+
+/// A share of a head, truncated as Python's int() does.
+pub(crate) fn rotated(head: usize, share: f64) -> usize {
+    (head as f64 * share) as usize
 }
 
 fn computed_head(dict: &Dict<'_>) -> Result<Option<usize>, HfConfigError> {
