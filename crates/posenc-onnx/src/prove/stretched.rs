@@ -4,6 +4,7 @@
 mod distances;
 pub(super) mod past_end;
 mod slopes;
+mod unread;
 
 use ndarray::{Array1, Array2, ArrayD, ArrayView2, Axis};
 use posenc_encodings::encoding::{SAME, near_params};
@@ -74,7 +75,7 @@ pub(crate) fn check(
                 "the first {equal} positions would get one row, that of position 0, and be the same to the \
                  model; give `align-corners`, another `scale` or a smaller length"
             ),
-            None => "the stretched encoding cannot be read back".to_owned(),
+            None => unread::why(before, plan),
         };
         return Err(before.refuse_finding(first, why));
     }

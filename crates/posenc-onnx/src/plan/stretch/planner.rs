@@ -14,6 +14,7 @@ use serde_json::json;
 
 use super::distances::is_by_distance;
 use super::{Plan, Rows, Table, divided, resizing};
+use crate::detect::absolute::input_of_coordinates;
 use crate::detect::context::Context;
 use crate::detect::finding::{Encoding, Finding};
 use crate::error::{Refusal, RefusalKind, RewriteError};
@@ -92,7 +93,8 @@ impl Planner<'_> {
         let sees = |finding: &Finding| finding.sites.iter().any(|site| self.sites.contains(site));
         let all = found.findings.iter().enumerate();
         let mut own = vec![];
-        for (at, finding) in all.filter(|(_, finding)| sees(finding)) {
+        let all = all.filter(|(_, finding)| sees(finding) && !self.is_by_coordinates(finding));
+        for (at, finding) in all {
             let kind = finding.encoding.kind();
             match finding.encoding {
                 Encoding::Learned(_) | Encoding::Sinusoidal(_) => own.push(at),
@@ -184,10 +186,7 @@ impl Planner<'_> {
             _ => false,
         };
         if is_grid {
-            let why =
-                "these are the positions of a grid of patches; give `image-size` instead of a \
-                       length"
-                    .to_owned();
+            let why = self.patches().to_owned();
             return Err(self.refuse(finding, why));
         }
         if self.has_rows(finding) {
@@ -221,6 +220,25 @@ impl Planner<'_> {
             }
             Encoding::Sinusoidal(e) => self.waves(at, e),
             _ => Ok(None),
+        }
+    }
+
+    /// Why the positions of patches get no other length.
+    fn patches(&self) -> &'static str {
+        let has = |rank: usize| {
+            let mut ports = self.context.found.ports.iter();
+            ports.any(|port| port.role == Role::Content && port.dims.len() == rank)
+        };
+        match (has(4), has(5)) {
+            (true, _) => {
+                "these are the positions of a grid of patches; give `image-size` instead of a length"
+            }
+            (false, true) => {
+                "these are the positions of patches of frames, and others are not supported yet"
+            }
+            (false, false) => {
+                "these are the positions of patches, and another number of them is not supported yet"
+            }
         }
     }
 
@@ -291,8 +309,16 @@ impl Planner<'_> {
         }))
     }
 
+    /// Whether coordinates of the input pick its rows, which are as many at every length.
+    fn is_by_coordinates(&self, finding: &Finding) -> bool {
+        let (graph, found) = (self.context.graph(), self.context.found);
+        input_of_coordinates(graph, found, finding).is_some()
+    }
+
     fn has_learned(&self) -> bool {
-        let is_learned = |finding: &Finding| matches!(finding.encoding, Encoding::Learned(_));
+        let is_learned = |finding: &Finding| {
+            matches!(finding.encoding, Encoding::Learned(_)) && !self.is_by_coordinates(finding)
+        };
         self.context.found.findings.iter().any(is_learned)
     }
 

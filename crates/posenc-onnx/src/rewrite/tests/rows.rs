@@ -1,9 +1,11 @@
-//! Tables whose rows are added in another order of axes.
+//! Tables whose rows are added in another order of axes, beside others, and behind class tokens.
 
-use posenc_ir::Model;
+use posenc_ir::{DType, Model};
 
+use crate::detect::finding::Encoding;
+use crate::detect::{Options, detect};
 use crate::graph::sketch::{HIDDEN, Sketch};
-use crate::request::{LawName, Request};
+use crate::request::{LawName, Parameters, Request};
 use crate::rewrite::rewrite;
 
 /// A layer on tokens to which rows of a table are added while positions are before sequences.
@@ -114,4 +116,65 @@ fn a_class_token_before_the_others_keeps_its_row() {
 fn a_class_token_behind_the_others_is_refused() {
     let why = stretched(false, true).unwrap_err();
     assert!(why.contains("48"), "{why}");
+}
+
+/// A layer on tokens with rows by place, and with rows that the first column of an input of three axes picks.
+fn with_boxes(columns: &str) -> Model {
+    let mut s = Sketch::default();
+    let boxes = s.input("bbox", DType::I64, &["batch", "sequence", columns]);
+    let x = s.embedded();
+    let at = s.range();
+    let table = s.weights(&[32, HIDDEN]);
+    let rows = s.gather(&table, &at, 0);
+    let x = s.op("Add", &[&x, &rows]);
+    let (column, table) = (s.int(0), s.weights(&[50, HIDDEN]));
+    let at = s.gather(&boxes, &column, 2);
+    let rows = s.gather(&table, &at, 0);
+    let x = s.op("Add", &[&x, &rows]);
+    let y = s.attends(&x, &x);
+    s.model(18, &[&y])
+}
+
+#[test]
+fn tables_of_coordinates_stay_where_those_of_positions_get_longer() {
+    let request = Request {
+        scale: Some(LawName::Linear.into()),
+        parameters: Parameters {
+            max_length: Some(64),
+            ..Parameters::default()
+        },
+        ..Request::default()
+    };
+    let mut model = with_boxes("4");
+    let done = rewrite(&mut model, &request).unwrap();
+    assert_eq!(done.report.limits.after[0].length, 64);
+    let found = detect(&model, &Options::default());
+    let rows = found.findings.iter().filter_map(|f| match &f.encoding {
+        Encoding::Learned(e) => Some(e.max_positions),
+        _ => None,
+    });
+    let mut rows: Vec<usize> = rows.collect();
+    rows.sort_unstable();
+    assert_eq!(rows, [50, 64]);
+}
+
+#[test]
+fn a_table_shorter_than_a_run_is_refused_with_the_length_that_does() {
+    let of = |length: usize| {
+        let request = Request {
+            scale: Some(LawName::Linear.into()),
+            parameters: Parameters {
+                max_length: Some(length),
+                ..Parameters::default()
+            },
+            ..Request::default()
+        };
+        let done = rewrite(&mut with_boxes("4"), &request).map(drop);
+        done.map_err(|why| why.to_string())
+    };
+    let why = of(8).unwrap_err();
+    let least = why.split("give a length of ").nth(1).expect(&why);
+    let least: usize = least.split(' ').next().unwrap().parse().unwrap();
+    assert_eq!(of(least), Ok(()));
+    assert!(of(least - 1).is_err());
 }
