@@ -96,6 +96,11 @@ impl Ports {
                 ports[at].role = Role::Table;
             }
         }
+        for at in role::steps(graph, &ports) {
+            if !given(&ports[at]) {
+                ports[at].role = Role::Content;
+            }
+        }
         let fixed = ports.iter().filter_map(|port| {
             let (axis, size) = channels::fixed(graph, port)?;
             Some(((port.value, axis), size))
@@ -261,7 +266,10 @@ impl Ports {
         // One number is the step of a process, as in diffusion, or the position of one token.
         let is_one = |port: &&Port| port.dims == [Dim::Known(1)];
         let positions = self.first(Role::Positions).filter(|port| !is_one(port));
-        let port = self.first(Role::Tokens).or(positions)?;
+        // A class of each image is none of its tokens.
+        let is_class = |port: &&Port| role::is_by_sequence(&self.ports, port);
+        let tokens = self.first(Role::Tokens).filter(|port| !is_class(port));
+        let port = tokens.or(positions)?;
         match port.dims.get(port.token_axis()) {
             Some(Dim::Known(n)) => Some(*n),
             _ => None,

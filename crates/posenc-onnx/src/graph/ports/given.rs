@@ -54,7 +54,8 @@ fn listed(graph: &Graph, inputs: &[ValueId]) -> String {
     }
 }
 
-fn words(role: Role) -> &'static str {
+/// What an input of a role contains.
+pub(crate) fn words(role: Role) -> &'static str {
     match role {
         Role::Tokens => "token ids",
         Role::Positions => "position ids",
@@ -75,7 +76,7 @@ fn contradiction(graph: &Graph, value: ValueId, role: Role) -> Option<String> {
     let dims = graph.value(value).shape();
     let rank = dims.map(<[Dim]>::len);
     let is_float = dtype.is_some_and(DType::is_float);
-    if is_float && rank.is_some_and(|rank| rank >= 3) && is_cache(graph, value) {
+    if is_float && rank.is_some_and(|rank| rank >= 3 && is_cache(graph, value, rank)) {
         return Some("new keys or values are appended to it, so it is a cache".to_owned());
     }
     let is_number = dtype.is_none_or(DType::is_writable);

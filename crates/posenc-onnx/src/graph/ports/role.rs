@@ -4,7 +4,7 @@ use posenc_ir::{DType, Dim, Graph, ValueId};
 use rustc_hash::FxHashSet;
 
 use super::masks::masks_scores;
-use super::uses::{feeds_sines, is_cache, is_position, picked_tables, picks_factors};
+use super::uses::{are_features, feeds_sines, is_cache, is_position, picked_tables, picks_factors};
 use super::{Port, Role};
 use crate::graph::operators::{gather_axis, is_copy, is_layout};
 use crate::graph::sizes::is_of_sizes_and;
@@ -54,7 +54,8 @@ pub(crate) fn role(graph: &Graph, value: ValueId, dtype: DType, rank: usize) -> 
         return Role::Positions;
     }
     if dtype.is_float() {
-        let cached = rank >= 3 && (named(&["past", "cache"]) || is_cache(graph, value));
+        let is_said = || named(&["past", "cache"]) && !are_features(graph, value);
+        let cached = rank >= 3 && (is_cache(graph, value, rank) || is_said());
         return match rank {
             _ if cached => Role::Past,
             // One of more axes, or of queries and keys, may be a bias by position.
@@ -125,6 +126,39 @@ pub(super) fn only_ids(graph: &Graph, ports: &mut [Port]) {
     for port in types.filter(|port| !is_named(graph, port.value, TYPES)) {
         port.role = Role::Tokens;
     }
+}
+
+/// Whether an input has one number for each sequence of another, which has features or pixels.
+pub(super) fn is_by_sequence(ports: &[Port], port: &Port) -> bool {
+    let [count] = &port.dims[..] else {
+        return false;
+    };
+    let is_counted = |other: &Port| match &other.dims[..] {
+        [_, _] | [_] | [] => false,
+        [batch, tokens, _] => batch == count && tokens != count,
+        [batch, ..] => batch == count,
+    };
+    let is_content = |other: &&Port| other.role == Role::Content && other.dtype.is_float();
+    let mut content = ports
+        .iter()
+        .filter(is_content)
+        .filter(|other| other.dims.len() > 2);
+    *count != Dim::Unknown && content.any(is_counted)
+}
+
+/// Inputs that were taken for positions of tokens and have one number for each sequence: steps of a process, as in
+/// diffusion, unless their names or operators say positions.
+pub(super) fn steps(graph: &Graph, ports: &[Port]) -> Vec<usize> {
+    let is_step = |port: &Port| {
+        port.role == Role::Positions
+            && is_by_sequence(ports, port)
+            && !is_named(graph, port.value, POSITIONS)
+            && !is_position(graph, port.value)
+    };
+    let all = ports.iter().enumerate();
+    all.filter(|(_, port)| is_step(port))
+        .map(|(at, _)| at)
+        .collect()
 }
 
 /// One sentence for each input of ids whose role neither its name nor its use decides: it picks rows of a table of its

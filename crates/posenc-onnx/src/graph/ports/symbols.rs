@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use posenc_ir::{Dim, ValueId};
 
+use super::role::is_by_sequence;
 use super::{Port, Role};
 
 /// What a symbol of a declared shape counts.
@@ -39,7 +40,7 @@ pub(super) fn symbols(
     learn(encoder.and_then(length).as_ref(), Axis::Encoder);
     let mut ordered: Vec<&Port> = ports.iter().collect();
     // Tokens take precedence over positions, these over masks; without ids, embeddings come first.
-    let has_tokens = tokens().next().is_some();
+    let has_tokens = tokens().any(|port| !is_by_sequence(ports, port));
     let is_single = |p: &Port| p.dims.len() < 2 && p.role == Role::Tokens;
     ordered.sort_by_key(|p| (is_single(p), has_tokens || p.role != Role::Content, p.role));
     for port in ordered {

@@ -356,6 +356,71 @@ fn a_cache_is_what_new_rows_are_appended_to() {
     assert_eq!(role(F32, &dims, also_read), Role::Content);
 }
 
+/// Sequences of features of three axes.
+const FEATURES: &[&str] = &["batch", "time", "8"];
+
+#[test]
+fn features_that_are_joined_with_features_are_no_cache() {
+    let joined = |s: &mut Sketch, makes: bool, name: &str| {
+        let more = s.input("more", F32, FEATURES);
+        let w = s.weights(&[8, 8]);
+        let more = match makes {
+            true => s.op("MatMul", &[&more, &w]),
+            false => more,
+        };
+        let both = s.concat(&[name, &more], 1);
+        let w = s.weights(&[8, 8]);
+        s.op("MatMul", &[&both, &w])
+    };
+    assert_eq!(
+        role(F32, FEATURES, |s| joined(s, false, "x")),
+        Role::Content
+    );
+    assert_eq!(role(F32, FEATURES, |s| joined(s, true, "x")), Role::Past);
+    let named = |makes: bool| {
+        let mut s = Sketch::default();
+        s.embedded();
+        s.input("past_x", F32, FEATURES);
+        let y = joined(&mut s, makes, "past_x");
+        let model = s.model(17, &[&y]);
+        let ports = Ports::of(model.graph(), &Default::default());
+        let port = ports
+            .iter()
+            .find(|port| model.graph().name(port.value) == "past_x");
+        port.map(|port| port.role)
+    };
+    assert_eq!(named(false), Some(Role::Content));
+    assert_eq!(named(true), Some(Role::Past), "new features join it");
+}
+
+#[test]
+fn one_number_for_each_image_is_no_position_and_no_token() {
+    let ports = |steps: &str, classes: &str, name: &str, images: &[&str]| {
+        let mut s = Sketch::default();
+        let x = s.input("hidden_states", F32, images);
+        let [step, class] = [(name, steps), ("class_labels", classes)]
+            .map(|(name, dim)| s.input(name, I64, &[dim]));
+        let step = s.cast(&step, F32);
+        let step = s.op("Sin", &[&step]);
+        let table = s.weights(&[10, 8]);
+        let class = s.gather(&table, &class, 0);
+        let model = s.model(17, &[&x, &step, &class]);
+        let ports = Ports::of(model.graph(), &Default::default());
+        let role = ports.iter().nth(1).map(|port| port.role);
+        (role, ports.fixed_sequence(), ports.has_free_content())
+    };
+    let image = |batch| [batch, "4", "16", "16"];
+    let content = Some(Role::Content);
+    assert_eq!(ports("1", "1", "t", &image("1")), (content, None, false));
+    let open = ports("batch", "batch", "t", &image("batch"));
+    assert_eq!(open.0, content);
+    // Controls: as many numbers as tokens, and a name of the field.
+    let tokens = ports("sequence", "1", "t", &["batch", "sequence", "8"]);
+    assert_eq!(tokens.0, Some(Role::Positions));
+    let named = ports("1", "1", "position_ids", &image("1"));
+    assert_eq!(named.0, Some(Role::Positions));
+}
+
 #[test]
 fn coordinates_of_tokens_are_before_the_batch_or_last() {
     let axis = |dims: &[&str]| {

@@ -212,13 +212,18 @@ fn scale_content(graph: &Graph, rows: ValueId) -> Option<usize> {
 
 /// Whether the elements of a value are computed from a projection nearby.
 fn is_projected(graph: &Graph, value: ValueId) -> bool {
+    is_behind(graph, value, is_projection)
+}
+
+/// Whether an operator like this is nearby before a value.
+fn is_behind(graph: &Graph, value: ValueId, is: impl Fn(&Node) -> bool) -> bool {
     let (mut stack, mut seen) = (vec![value], FxHashSet::default());
     while let Some(value) = stack.pop() {
         let Some((id, _)) = graph.producer(value) else {
             continue;
         };
         let node = graph.node(id);
-        if is_projection(node) {
+        if is(node) {
             return true;
         }
         if !node.is("Shape") && seen.len() < MOST && seen.insert(id) {
@@ -229,23 +234,55 @@ fn is_projected(graph: &Graph, value: ValueId) -> bool {
 }
 
 /// Whether new keys or values are appended to the value: all that reads it, after changes of its layout, is a
-/// concatenation that it comes first in, an operator of attention that takes caches, or its shape.
-pub(super) fn is_cache(graph: &Graph, value: ValueId) -> bool {
+/// concatenation that it comes first in, an operator of attention that takes caches, or its shape. Three axes are
+/// those of sequences of features too, which are a cache where weights make what is appended.
+pub(super) fn is_cache(graph: &Graph, value: ValueId, rank: usize) -> bool {
+    let picks = |node: &Node| {
+        let table = node.input(0).filter(|_| node.is("Gather"));
+        table
+            .and_then(|table| graph.stored(table))
+            .is_some_and(|table| table.dims.len() > 1)
+    };
+    let is_made = |node: &Node| is_projection(node) || picks(node);
     let (mut stack, mut seen, mut is_joined) = (vec![value], FxHashSet::default(), false);
     while let Some(value) = stack.pop() {
         for at in graph.uses(value) {
             let node = graph.node(at.node);
-            let takes =
-                node.is("Concat") && at.slot() == 0 || cache_slots(node).contains(&at.slot());
-            let is_part = matches!(node.op(), "Gather" | "Split" | "Slice") && at.slot() == 0;
+            let takes = cache_slots(node).contains(&at.slot())
+                || node.is("Concat")
+                    && at.slot() == 0
+                    && (rank > 3 || joins(graph, node, at, is_made));
             match node.op() {
                 _ if takes => is_joined = true,
                 "Shape" => {}
-                _ if !(moves(node, at) || node.domain().is_empty() && is_part) => return false,
+                _ if !(moves(node, at) || is_part(node, at)) => return false,
                 _ if seen.insert(at.node) => stack.extend(node.outputs().iter().flatten()),
                 _ => {}
             }
         }
     }
     is_joined
+}
+
+/// Whether an operator picks a part of its first input.
+fn is_part(node: &Node, at: &Use) -> bool {
+    node.domain().is_empty() && matches!(node.op(), "Gather" | "Split" | "Slice") && at.slot() == 0
+}
+
+/// Whether a concatenation joins what comes from an operator like this.
+fn joins(graph: &Graph, node: &Node, at: &Use, is: impl Fn(&Node) -> bool) -> bool {
+    let all = node.inputs().iter().enumerate();
+    let mut others = all.filter_map(|(slot, value)| value.filter(|_| slot != at.slot()));
+    others.any(|other| is_behind(graph, other, &is))
+}
+
+/// Whether the value has features of tokens, as weights meet them: some projection reads it, beside nothing that
+/// weights have made, as keys and values are.
+pub(super) fn are_features(graph: &Graph, value: ValueId) -> bool {
+    reaches(graph, [value], |node, at| match node.op() {
+        _ if is_projection(node) && at.slot() == 0 => Step::Found,
+        "Concat" if !joins(graph, node, at, is_projection) => Step::On,
+        _ if moves(node, at) || is_part(node, at) => Step::On,
+        _ => Step::Stop,
+    })
 }
