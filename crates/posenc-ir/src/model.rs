@@ -9,11 +9,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use prost::Message;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::external::ExternalDir;
 use crate::field::{entry, model as field};
 use crate::file::map::Map;
 use crate::graph::{self, Graph};
+use crate::mistaken::{another, mistaken};
 use crate::patch::{Applied, Patch};
 use crate::proto::ModelProto;
 use crate::wire;
@@ -119,6 +120,13 @@ impl Model {
         if let Some(what) = mistaken(&source) {
             return Err(Error::decode(what));
         }
+        Self::parsed(source.clone(), path, passed).map_err(|error| match another(&source) {
+            Some(what) if matches!(error.kind(), ErrorKind::Decode(_)) => Error::decode(what),
+            _ => error,
+        })
+    }
+
+    fn parsed(source: Bytes, path: Option<&Path>, passed: &dyn Fn(&Range<usize>)) -> Result<Self> {
         let mut layout = vec![];
         let mut head = Vec::new();
         let mut main = None;
@@ -283,34 +291,6 @@ impl Model {
         }
         Ok((self, applied))
     }
-}
-
-/// What is wrong with files that are often mistaken for models, none of which could be one.
-fn mistaken(source: &[u8]) -> Option<&'static str> {
-    let known: [(&[u8], &str); 4] = [
-        (
-            b"version https://git-lfs",
-            "it is a Git LFS pointer; fetch the file with `git lfs pull`",
-        ),
-        (b"<", "it is a web page; download the file itself"),
-        (
-            b"PK\x03\x04",
-            "it is a ZIP archive; extract the model from it",
-        ),
-        (b"\x1f\x8b\x08", "it is compressed; decompress it with gzip"),
-    ];
-    if source.is_empty() {
-        return Some("it is empty");
-    }
-    // The identifier of a FlatBuffer stands after the offset of its root.
-    if source.get(3..8) == Some(b"\0ORTM") {
-        return Some(
-            "it is a model in the ORT format, which is not supported; give the ONNX model that it \
-             was made from",
-        );
-    }
-    let found = known.iter().find(|(start, _)| source.starts_with(start));
-    found.map(|(_, what)| *what)
 }
 
 /// The name of a domain; empty for ai.onnx.

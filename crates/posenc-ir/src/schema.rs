@@ -94,6 +94,17 @@ pub(crate) fn domain(name: &str) -> Option<&'static Domain> {
     DOMAINS.get(name)
 }
 
+/// Whether some version of ai.onnx has an operator of this name, or ONNX Runtime adds it there.
+///
+/// ```
+/// assert!(posenc_ir::is_operator("Sigmoid") && !posenc_ir::is_operator("Sigmoidd"));
+/// ```
+#[must_use]
+pub fn is_operator(name: &str) -> bool {
+    let mut known = [domain(""), added()].into_iter().flatten();
+    known.any(|domain| domain.operators.contains_key(name))
+}
+
 impl Domain {
     /// The operator as it is in `version` of the domain.
     pub(crate) fn find(&'static self, operator: &str, version: i64) -> Lookup {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use crate::error::Result;
-use crate::external::location::byte_range;
+use crate::external::location::range_in;
 use crate::model::Model;
 use crate::stored::{External, Stored};
 
@@ -48,7 +48,10 @@ impl Files {
             Entry::Vacant(new) => new.insert(look_up(model, external)?),
         };
         match found {
-            State::Present(have) => byte_range(external, length, *have).map(drop),
+            State::Present(have) => {
+                let bytes = || model.graph().external_dir.bytes(external).ok();
+                range_in(external, length, *have, bytes).map(drop)
+            }
             State::Absent(largest) => {
                 *largest = length.max(*largest);
                 Ok(())

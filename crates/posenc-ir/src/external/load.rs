@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use bytes::Bytes;
 
-use super::location::byte_range;
+use super::location::range_in;
 use crate::error::Result;
 use crate::model::Model;
 use crate::stored::External;
@@ -31,6 +31,7 @@ impl Model {
             let rest = (bytes.len() as u64).checked_sub(external.offset);
             rest.unwrap_or(0)
         });
-        Ok(bytes.slice(byte_range(external, length, bytes.len())?))
+        let range = range_in(external, length, bytes.len(), || Some(bytes.clone()))?;
+        Ok(bytes.slice(range))
     }
 }

@@ -3,8 +3,35 @@
 use std::ops::Range;
 use std::path::{Component, Path};
 
+use bytes::Bytes;
+
 use crate::error::{Error, Result};
 use crate::stored::External;
+
+/// How the file begins that Git LFS leaves in place of a large one.
+pub(crate) const LFS: &[u8] = b"version https://git-lfs";
+
+/// What is wrong with such a file.
+pub(crate) const IS_LFS: &str = "it is a Git LFS pointer; fetch the file with `git lfs pull`";
+
+/// The most bytes of such a file.
+const MOST_OF_LFS: usize = 1024;
+
+/// The range of an external payload of `length` bytes in a file, of which `bytes` are read to say why it is short.
+pub(crate) fn range_in(
+    external: &External,
+    length: u64,
+    have: usize,
+    bytes: impl FnOnce() -> Option<Bytes>,
+) -> Result<Range<usize>> {
+    byte_range(external, length, have).map_err(|error| {
+        let is_pointer = || bytes().is_some_and(|bytes| bytes.starts_with(LFS));
+        match have <= MOST_OF_LFS && is_pointer() {
+            true => external.refused(&format!("is no data: {IS_LFS}")),
+            false => error,
+        }
+    })
+}
 
 /// The range of an external payload of `length` bytes in a file of `have` bytes.
 pub(crate) fn byte_range(external: &External, length: u64, have: usize) -> Result<Range<usize>> {

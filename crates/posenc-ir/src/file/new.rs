@@ -20,6 +20,14 @@ pub(super) enum NewFile {
     Named(NamedTempFile),
 }
 
+/// The error without the temporary name, which no user gave.
+fn without_path(error: io::Error) -> io::Error {
+    match error.get_ref() {
+        Some(_) => error.kind().into(),
+        None => error,
+    }
+}
+
 impl NewFile {
     /// A file in the folder of `path`, with the default permissions of new files.
     pub(super) fn in_folder_of(path: &Path) -> io::Result<Self> {
@@ -38,7 +46,8 @@ impl NewFile {
             use std::os::unix::fs::PermissionsExt;
             builder.permissions(Permissions::from_mode(0o666));
         }
-        let file = builder.prefix(PREFIX).tempfile_in(folder(path))?;
+        let file = builder.prefix(PREFIX).tempfile_in(folder(path));
+        let file = file.map_err(without_path)?;
         Ok(Self::Named(file))
     }
 

@@ -298,3 +298,21 @@ fn files_in_memory_stand_in_for_the_folder() {
     assert_eq!(absent.missing_external_data().unwrap(), ["data"]);
     assert!(absent.load(&absent.external_data().unwrap()[0]).is_err());
 }
+
+#[test]
+fn a_pointer_in_place_of_data_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.onnx");
+    let proto = large(external(&[("location", "data")]));
+    let of = |text: &str| {
+        std::fs::write(folder.path().join("data"), text).unwrap();
+        opened(&proto, &path).unwrap_err()
+    };
+    let why = of("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1024\n");
+    assert!(
+        why.contains("a Git LFS pointer; fetch the file with `git lfs pull`"),
+        "{why}"
+    );
+    let why = of("something else");
+    assert!(why.ends_with("fewer than a tensor needs"), "{why}");
+}
