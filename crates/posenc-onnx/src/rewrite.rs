@@ -24,6 +24,7 @@ mod tensors;
 pub(crate) mod tests;
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use posenc_encodings::family::Family;
 use posenc_encodings::kind::Kind;
@@ -32,7 +33,7 @@ use posenc_ir::{Model, NodeId};
 use crate::config::Told;
 use crate::detect::branches::{Branch, branches as branches_of};
 use crate::detect::{Found, Options, detect};
-use crate::error::RewriteError;
+use crate::error::{Refusal, RefusalKind, RewriteError};
 use crate::graph::ports::{Ports, Role, given};
 use crate::inspect::entries;
 use crate::plan::change::{Change, change};
@@ -77,6 +78,18 @@ pub(crate) struct Planned<'a> {
 /// # Errors
 /// When the request is not supported or does not fit the model, or a needed value is unknown.
 pub(crate) fn plan<'a>(
+    model: &'a Model,
+    request: Request,
+    custom: &[&'static Family],
+) -> Result<Planned<'a>, RewriteError> {
+    let given = request.input_roles.clone();
+    planned(model, request, custom).map_err(|error| match error {
+        RewriteError::Refused(refusal) => with_given(model, &given, refusal).into(),
+        other => other,
+    })
+}
+
+fn planned<'a>(
     model: &'a Model,
     request: Request,
     custom: &[&'static Family],
@@ -396,6 +409,35 @@ fn with_roles(model: &Model, mut request: Request) -> Request {
         own.or_insert(role);
     }
     request
+}
+
+/// A refusal of what was not read, which says of which input the request gives another role than its own.
+fn with_given(model: &Model, given: &BTreeMap<String, InputRole>, refusal: Refusal) -> Refusal {
+    let of_reading = [
+        RefusalKind::Unread,
+        RefusalKind::Unsupported,
+        RefusalKind::NoSite,
+    ];
+    if given.is_empty() || !of_reading.contains(refusal.kind()) {
+        return refusal;
+    }
+    let graph = model.graph();
+    let given = roles(given);
+    let own = Ports::of(graph, &BTreeMap::new());
+    let other = own.iter().find_map(|port| {
+        let name = graph.name(port.value);
+        let role = given.get(name).filter(|role| **role != port.role)?;
+        // Ids are content too.
+        let is_kept = *role == Role::Content && port.role == Role::Tokens;
+        (!is_kept).then_some((name, *role, port.role))
+    });
+    let Some((name, role, own)) = other else {
+        return refusal;
+    };
+    let [role, own] = [role, own].map(given::words);
+    refusal.with(&format!(
+        "; `input-role` makes {name} {role}, which without it is {own}: is that right?"
+    ))
 }
 
 /// How a request wants a model to be detected.

@@ -43,7 +43,7 @@ pub(crate) fn without_sizes(graph: &Graph, classes: &Classes, trace: &Trace) -> 
         Some(id) => format!(
             "{}: the output of this {} has unknown sizes",
             graph.place(id),
-            graph.node(id).op()
+            called(graph, id)
         ),
         None => "the sizes of scores are unknown".to_owned(),
     };
@@ -192,6 +192,18 @@ fn is_of_content(graph: &Graph, classes: &Classes, value: ValueId) -> bool {
         }
     }
     false
+}
+
+/// An operator by its name; one that no version of its domain has, and one of a domain of others, with that.
+fn called(graph: &Graph, id: NodeId) -> String {
+    let node = graph.node(id);
+    let (domain, op) = (node.domain(), node.op());
+    match domain {
+        "" if posenc_ir::is_operator(op) => op.to_owned(),
+        "" => format!("{op}, which is no operator of ai.onnx,"),
+        "com.microsoft" => format!("{domain}.{op}"),
+        _ => format!("{domain}.{op}, an operator that is not known,"),
+    }
 }
 
 /// The first node before `value` whose output has unknown sizes: those of its inputs are known.

@@ -199,7 +199,15 @@ pub(crate) fn swap_plan(
 /// the model are rescaled.
 fn check_effect(request: &Request, kind: Option<Kind>) -> Result<(), RewriteError> {
     let on = kind.map_or("this rewrite".to_owned(), |kind| kind.to_string());
-    refuse_ineffective(request.ineffective(kind), &on)
+    let name = request.ineffective(kind);
+    if let (Some(width @ "rotary-dim"), None) = (name, kind) {
+        let why = format!(
+            "`{width}` has no effect on a rewrite that keeps what rotates; give `to` rope to rotate that many \
+             features, or remove it"
+        );
+        return Err(Refusal::new(RefusalKind::NoEffect(width), why).into());
+    }
+    refuse_ineffective(name, &on)
 }
 
 /// Refuses a parameter that has no effect `on` what changes.

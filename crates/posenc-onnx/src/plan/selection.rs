@@ -27,7 +27,8 @@ pub(crate) fn chosen(found: &Found, request: &Request) -> Result<Vec<usize>, Rew
         .filter(|i| !all[*i].cross && own(&all[*i]) && !found.has_no_positions(*i))
         .collect();
     if own.is_empty() && !found.latent.is_empty() {
-        let why = "attention is by learned queries alone, which have no positions";
+        let why = "attention is by learned queries alone, which have no positions, and the encodings of what they \
+                   attend to are not supported yet";
         return Err(Refusal::no_site(why).into());
     }
     if let (true, Some(stack)) = (own.is_empty(), request.stack) {

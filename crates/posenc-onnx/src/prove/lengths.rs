@@ -134,8 +134,10 @@ fn affordable(model: &Model, found: &Found, at: Lengths, scores: usize) -> Resul
     let refuse = |why: String| Err(VerifyError::unsupported("verify", why));
     if most > scores || work > WORK {
         return refuse(format!(
-            "length {length} needs {most} scores in one attention and {work} multiplications, more \
-             than the {scores} and {WORK} that are run; give shorter `lengths`"
+            "length {length} needs {} scores in one attention and {} multiplications, more \
+             than the {scores} and {WORK} that are run; give shorter `lengths`",
+            counted(most as u64),
+            counted(work)
         ));
     }
     // The usual lengths run, however large the model is.
@@ -162,6 +164,14 @@ fn tokens(found: &Found, operand: &Operand, at: Lengths) -> usize {
             all.div_ceil(found.lengths.sequence.max(1))
         }
         None => at.sequence,
+    }
+}
+
+/// A number in words; the largest stands for all that are above it.
+fn counted(number: u64) -> String {
+    match number {
+        u64::MAX => "countless".to_owned(),
+        _ => number.to_string(),
     }
 }
 

@@ -4,6 +4,7 @@ use super::{Antialias, Corners, Length, Request, ScaleType, Target};
 use crate::error::Refusal;
 use posenc_encodings::family::{Entry, Family};
 use posenc_encodings::kind::{Form, Kind};
+use posenc_encodings::laws::LawName;
 use posenc_encodings::resize::Resizing;
 use posenc_encodings::words::Word;
 
@@ -50,8 +51,38 @@ impl Request {
             let why = "`antialias` is for another image size; give `image-size` or `dynamic`";
             return Err(Refusal::missing("image-size", why));
         }
+        self.check_scaled_kind()?;
         self.check_law()?;
         self.check_family()
+    }
+
+    /// Refuses a scaling of a kind that is inserted without one.
+    fn check_scaled_kind(&self) -> Result<(), Refusal> {
+        let (Some(scale), Some(kind)) = (self.scale, self.to) else {
+            return Ok(());
+        };
+        if kind == Kind::Rope {
+            return Ok(());
+        }
+        let is_linear = scale == LawName::Linear.into();
+        let why = match (scale.resizing(), kind) {
+            (_, Kind::None) => {
+                format!("`to` none leaves nothing for `scale` {scale}; remove one of them")
+            }
+            (None, _) => format!(
+                "`scale` {scale} is of RoPE, and `to` {kind} inserts another encoding; remove one of them"
+            ),
+            (Some(_), Kind::Learned | Kind::Sinusoidal) => format!(
+                "`to` {kind} inserts as many positions as `max-length` says; remove `scale`"
+            ),
+            (Some(_), Kind::Alibi | Kind::T5Bias) if is_linear => format!(
+                "`to` {kind} and `scale` {scale} are two rewrites: insert {kind} first, and scale the result"
+            ),
+            (Some(_), _) => {
+                format!("`scale` {scale} is not for {kind}, which `to` inserts; remove one of them")
+            }
+        };
+        Err(Refusal::unsupported(why))
     }
 
     /// Refuses values that the inserted family cannot have.
@@ -191,7 +222,6 @@ fn given(options: &[(&'static str, bool)]) -> Option<&'static str> {
 mod tests {
     use super::*;
     use posenc_encodings::families::alibi;
-    use posenc_encodings::laws::LawName;
     use posenc_encodings::param::{Given, Value};
 
     #[test]
@@ -251,6 +281,49 @@ mod tests {
             let why = check(kind, name, value).unwrap_err();
             assert!(why.contains(want), "{kind} {name}: {why}");
         }
+    }
+
+    #[test]
+    fn a_scaling_beside_another_kind_is_refused_with_the_way_to_get_it() {
+        let check = |kind, scale| {
+            let mut request = Request {
+                to: Some(kind),
+                scale: Some(scale),
+                ..Request::default()
+            };
+            request.parameters.factor = Some(2.0);
+            request.check_supported().map_err(|why| why.to_string())
+        };
+        let [linear, yarn] = [LawName::Linear, LawName::Yarn].map(ScaleType::from);
+        let cases = [
+            (
+                Kind::Alibi,
+                linear,
+                "insert alibi first, and scale the result",
+            ),
+            (
+                Kind::T5Bias,
+                linear,
+                "insert t5-bias first, and scale the result",
+            ),
+            (Kind::Alibi, yarn, "`scale` yarn is of RoPE"),
+            (
+                Kind::Alibi,
+                ScaleType::Tile,
+                "`scale` tile is not for alibi",
+            ),
+            (
+                Kind::Learned,
+                linear,
+                "as many positions as `max-length` says",
+            ),
+            (Kind::None, linear, "leaves nothing"),
+        ];
+        for (kind, scale, want) in cases {
+            let why = check(kind, scale).unwrap_err();
+            assert!(why.contains(want), "{kind} {scale}: {why}");
+        }
+        assert_eq!(check(Kind::Rope, linear), Ok(()));
     }
 
     #[test]

@@ -86,7 +86,10 @@ impl Config {
     fn deferred(path: &Path) -> Self {
         Self {
             name: path.display().to_string(),
-            text: std::fs::read_to_string(path).map_err(|e| e.to_string()),
+            text: std::fs::read_to_string(path).map_err(|e| match e.kind() {
+                std::io::ErrorKind::InvalidData => "the config is no text, so no JSON".to_owned(),
+                _ => e.to_string(),
+            }),
             is_next_to: false,
         }
     }

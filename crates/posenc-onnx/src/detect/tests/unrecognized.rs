@@ -43,7 +43,7 @@ fn an_operator_of_attention_without_sizes_is_warned_of() {
     };
     let found = fused(&["batch", "sequence", "24"]);
     assert!(found.attention.is_empty());
-    let why = "the output of this Unknown has unknown sizes, so that an operator of attention is";
+    let why = "the output of this com.microsoft.Unknown has unknown sizes, so that an operator of attention is";
     assert!(
         matches!(&found.no_attention[..], [w] if w.contains(why)),
         "{:?}",

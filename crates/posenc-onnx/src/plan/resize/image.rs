@@ -9,7 +9,7 @@ use super::walk::Walk;
 use crate::detect::context::Context;
 use crate::error::{Refusal, RefusalKind, RewriteError};
 use crate::graph::extent::Extent;
-use crate::graph::ports::Role;
+use crate::graph::ports::{Port, Role};
 use crate::record;
 use crate::request::{ImageSize, Request, ScaleType};
 
@@ -190,6 +190,15 @@ impl Image {
             .filter(|port| port.role == Role::Content && port.dims.len() == 4)
             .collect();
         let [port] = images[..] else {
+            let mut others = context.found.ports.iter();
+            let frames = |port: &Port| port.role == Role::Content && port.dims.len() == 5;
+            if images.is_empty() && others.any(frames) {
+                let why = format!(
+                    "`{option}` is of one image, and this model takes frames of several, which is not \
+                     supported yet"
+                );
+                return Err(Refusal::new(RefusalKind::UnsupportedOption(option), why).into());
+            }
             let count = match images.len() {
                 0 => "none".to_owned(),
                 count => count.to_string(),

@@ -376,3 +376,19 @@ fn sizes_follow_the_image_without_positions_too_but_not_without_attention() {
     let why = refusal("no attention", &made(false), "12x8");
     assert!(why.contains("no attention"), "{why}");
 }
+
+#[test]
+fn frames_are_no_image_and_no_lack_of_one() {
+    let with = |dims: &[&str]| {
+        let mut s = Sketch::default();
+        let x = s.embedded();
+        let frames = s.input("frames", DType::F32, dims);
+        let frames = s.op("Neg", &[&frames]);
+        let y = s.attends(&x, &x);
+        s.model(18, &[&y, &frames])
+    };
+    let why = refusal("frames", &with(&["1", "4", "3", "8", "8"]), "16x16");
+    assert!(why.contains("takes frames of several"), "{why}");
+    let why = refusal("features", &with(&["1", "4", "3"]), "16x16");
+    assert!(why.contains("one image as input"), "{why}");
+}

@@ -154,3 +154,34 @@ fn a_role_that_leaves_no_attention_is_named() {
     });
     assert!(why.unwrap_err().contains("`input-role`"));
 }
+
+#[test]
+fn a_role_other_than_its_own_is_named_where_something_is_not_read() {
+    let of = |name: &str, role| {
+        said("llama/optimum", true, |r| {
+            r.input_roles.insert(name.to_owned(), role);
+        })
+    };
+    let why = of("position_ids", InputRole::Padding).unwrap_err();
+    let want = "`input-role` makes position_ids a padding mask, which without it is position ids";
+    assert!(why.contains(want), "{why}");
+    // Controls: what it is anyway, and no role.
+    assert_eq!(of("position_ids", InputRole::Position), Ok(()));
+    let why = said("mini/none", true, |_| {}).unwrap_err();
+    assert!(!why.contains("`input-role`"), "{why}");
+}
+
+#[test]
+fn a_width_alone_is_refused_with_what_takes_it() {
+    let of = |name: &str, to| {
+        said(name, false, |r| {
+            r.to = to;
+            r.parameters.rotary_dim = Some(8);
+        })
+    };
+    let why = of("mini/rope", None).unwrap_err();
+    assert!(why.contains("give `to` rope to rotate that many"), "{why}");
+    assert_eq!(of("mini/rope", Some(Kind::Rope)), Ok(()));
+    let why = of("mini/learned", None).unwrap_err();
+    assert!(!why.contains("`to` rope"), "{why}");
+}
