@@ -6,7 +6,7 @@ use posenc_ir::Model;
 use posenc_ir::diff::{Change, Delta, Diff, Entry, Part};
 use serde_json::{Value, json};
 
-use crate::exit::Exit;
+use crate::exit::{Exit, Failure};
 use crate::model;
 use crate::rewrite::diff::diff;
 use crate::terminal::Terminal;
@@ -75,6 +75,10 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
 
 /// Reads and checks a model; warns about unusual properties and about data that cannot be compared.
 fn open(path: &Path, terminal: &Terminal) -> anyhow::Result<Model> {
+    if path.is_dir() {
+        let why = "is a folder, and models are compared one by one; give a model of it";
+        return model::named(path, Err(Failure::usage(why)));
+    }
     let (model, warnings) = model::open_checked(path)?;
     model::warn(terminal, path, &warnings);
     let absent = model::absence(path, &model)?;

@@ -22,12 +22,27 @@ pub(crate) fn check_report(report: &Path, read: &[&Path]) -> anyhow::Result<()> 
 pub(crate) fn write_report(report: &Path, text: &str) -> anyhow::Result<()> {
     // A pipe or a device takes what is written to it, and a link leads to the file.
     let is_file = report.symlink_metadata().is_ok_and(|m| m.is_file());
+    let folder = report
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+        return named(report, Err(Failure::usage(no_folder(folder))));
+    }
     if is_file || !report.exists() {
         let written = write_file(report, text.as_bytes());
         return written.map_err(|e| Failure::usage(e.to_string()).into());
     }
     let written = std::fs::write(report, text);
     named(report, written.map_err(|e| Failure::usage(e.to_string())))
+}
+
+/// Why nothing can be written to a folder that is none.
+pub(crate) fn no_folder(folder: &Path) -> String {
+    let folder_name = folder.display();
+    match folder.exists() {
+        true => format!("{folder_name} is a file and no folder; give another one"),
+        false => format!("there is no folder {folder_name}; make it first"),
+    }
 }
 
 /// Whether two paths lead to one file: through links, or as two names of it.

@@ -17,6 +17,7 @@ use posenc_onnx::{Model, RewriteError};
 
 use crate::exit::Exit;
 use crate::files;
+use crate::flag_names::as_flags;
 use crate::folder::Chosen;
 use crate::model;
 use crate::progress::Progress;
@@ -74,7 +75,7 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
         files::check_report(page, &[&args.model])?;
     }
     let progress = Progress::start(terminal, format!("reading {}", args.model.display()));
-    let (model, report) = args.read(&args.model, &progress)?;
+    let (model, mut report) = args.read(&args.model, &progress)?;
     if let Some(page) = &args.report {
         files::write_report(page, &html::html(&report, &model))?;
     }
@@ -82,6 +83,11 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
     if args.json {
         terminal.print_json(&report)?;
     } else {
+        let command = <Args as clap::Args>::augment_args(clap::Command::new("inspect"));
+        let command = clap::Command::new("posenc-onnx").subcommand(command);
+        for warning in &mut report.warnings {
+            *warning = as_flags(warning, &command);
+        }
         terminal.print(text::text(&report, terminal.out))?;
     }
     Ok(Exit::Done)

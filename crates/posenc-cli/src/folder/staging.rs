@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tempfile::TempDir;
 
 use crate::exit::Failure;
+use crate::files::no_folder;
 use crate::model::named;
 
 /// The temporary folders that are to be removed when the process is interrupted.
@@ -40,8 +41,7 @@ pub(super) fn check(input: &Path, output: &Path) -> anyhow::Result<()> {
     }
     let parent = parent(output);
     if !parent.is_dir() {
-        let why = format!("there is no folder {}; make it first", parent.display());
-        return refuse(&why);
+        return refuse(&no_folder(parent));
     }
     let [from, inside] = [input, parent].map(|path| path.canonicalize().unwrap_or_default());
     if is_there && output.canonicalize().is_ok_and(|real| real == from) {

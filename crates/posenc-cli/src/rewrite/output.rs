@@ -9,7 +9,7 @@ use posenc_onnx::request::{Request, ScaleType};
 use serde_json::Value;
 
 use crate::exit::Failure;
-use crate::files::is_same;
+use crate::files::{is_same, no_folder};
 
 /// Whether the output can be written.
 ///
@@ -28,8 +28,7 @@ pub fn check(input: &Path, output: &Path, in_place: bool, read: &[&Path]) -> any
     }
     let folder = output.parent().filter(|f| !f.as_os_str().is_empty());
     if let Some(folder) = folder.filter(|f| !f.is_dir()) {
-        let folder = folder.display();
-        let sentence = format!("{path}: there is no folder {folder}; make it first");
+        let sentence = format!("{path}: {}", no_folder(folder));
         return Err(Failure::usage(sentence).into());
     }
     if output.symlink_metadata().is_ok() && !output.is_file() {
