@@ -282,3 +282,24 @@ fn ranges_of_rounded_rotations_grow_with_the_factor_on_them() {
         assert!(!scales.iter().any(far), "{scales:?}");
     }
 }
+
+#[test]
+fn keys_and_values_of_earlier_tokens_may_be_integers() {
+    for name in ["past_key", "p"] {
+        let mut s = Sketch::default();
+        let x = s.embedded();
+        let q = s.headed(&x);
+        let [k, v] = ["k", "v"].map(|side| {
+            let dims = ["batch", "3", "past", "8"];
+            let past = s.input(&format!("{name}_{side}"), DType::I8, &dims);
+            let (scale, zero) = (s.float(0.05), s.typed(DType::I8, &[], [0.0]));
+            let past = s.op("DequantizeLinear", &[&past, &scale, &zero]);
+            let new = s.headed(&x);
+            s.concat(&[&past, &new], 2)
+        });
+        let y = attend(&mut s, &q, &k, &v);
+        let found = found(&s.model(18, &[&y]));
+        let site = &found.attention[0];
+        assert!(site.past && !site.cross, "{name}");
+    }
+}

@@ -53,11 +53,14 @@ pub(crate) fn role(graph: &Graph, value: ValueId, dtype: DType, rank: usize) -> 
     if dtype.is_float() && position && rank <= 2 {
         return Role::Positions;
     }
+    // Keys and values of earlier tokens may be stored as integers.
+    let may_be_cached = dtype.is_float() || matches!(dtype, DType::I8 | DType::U8);
+    let is_said = || named(&["past", "cache"]) && !are_features(graph, value);
+    if may_be_cached && rank >= 3 && (is_cache(graph, value, rank) || is_said()) {
+        return Role::Past;
+    }
     if dtype.is_float() {
-        let is_said = || named(&["past", "cache"]) && !are_features(graph, value);
-        let cached = rank >= 3 && (is_cache(graph, value, rank) || is_said());
         return match rank {
-            _ if cached => Role::Past,
             // One of more axes, or of queries and keys, may be a bias by position.
             2 if is_by_key(graph, value) && masks_scores(graph, value) => Role::Padding,
             _ => Role::Content,
