@@ -91,12 +91,11 @@ impl Search<'_> {
                 break;
             }
             let Some((id, _)) = self.graph.producer(value) else {
-                let ports = &self.found.ports;
-                let is_past = ports
-                    .iter()
-                    .any(|p| p.value == value && p.role == Role::Past);
-                roots.is_projected |= is_past;
-                roots.input = roots.input.or(Some(value));
+                let port = self.found.ports.iter().find(|port| port.value == value);
+                roots.is_projected |= port.is_some_and(|port| port.role == Role::Past);
+                // One number for each feature is a weight that a program gives.
+                let is_of_tokens = port.is_some_and(|port| port.dims.len() > 1);
+                roots.input = roots.input.or(Some(value).filter(|_| is_of_tokens));
                 continue;
             };
             let node = self.graph.node(id);

@@ -83,10 +83,8 @@ impl<'a> Longer<'a> {
             return false;
         }
         let is_uneven = |line: &[i64]| {
-            let steps = line
-                .windows(3)
-                .map(|w| w[2].checked_sub(w[1]) == w[1].checked_sub(w[0]));
-            !steps.fold(true, |all, even| all && even)
+            let mut threes = line.windows(3);
+            threes.any(|w| w[2].checked_sub(w[1]) != w[1].checked_sub(w[0]))
         };
         known.to_i64().is_some_and(|numbers| {
             (0..numbers.ndim()).any(|axis| {

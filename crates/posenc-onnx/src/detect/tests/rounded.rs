@@ -297,7 +297,7 @@ fn keys_and_values_of_earlier_tokens_may_be_integers() {
             let new = s.headed(&x);
             s.concat(&[&past, &new], 2)
         });
-        let y = attend(&mut s, &q, &k, &v);
+        let y = s.weighted(&q, &k, &v);
         let found = found(&s.model(18, &[&y]));
         let site = &found.attention[0];
         assert!(site.past && !site.cross, "{name}");

@@ -255,13 +255,20 @@ pub(super) fn is_cache(graph: &Graph, value: ValueId, rank: usize) -> bool {
             match node.op() {
                 _ if takes => is_joined = true,
                 "Shape" => {}
-                _ if !(moves(node, at) || is_part(node, at)) => return false,
+                _ if !(moves(node, at) || is_part(node, at) || is_stored(node, at)) => {
+                    return false;
+                }
                 _ if seen.insert(at.node) => stack.extend(node.outputs().iter().flatten()),
                 _ => {}
             }
         }
     }
     is_joined
+}
+
+/// Whether an operator gives the numbers that its first input stores as integers.
+fn is_stored(node: &Node, at: &Use) -> bool {
+    node.is("DequantizeLinear") && at.slot() == 0
 }
 
 /// Whether an operator picks a part of its first input.
