@@ -66,7 +66,10 @@ pub(crate) fn another(source: &[u8]) -> Option<&'static str> {
     })
 }
 
-/// Whether these are characters alone; the last one may be cut.
+/// Fewer characters may be bytes of a model.
+const LEAST: usize = 8;
+
+/// Whether these are characters alone, and enough of them; the last one may be cut.
 fn is_text(head: &[u8]) -> bool {
     let text = match std::str::from_utf8(head) {
         Ok(text) => text,
@@ -76,7 +79,7 @@ fn is_text(head: &[u8]) -> bool {
         Err(_) => return false,
     };
     let is_written = |c: char| !c.is_control() || matches!(c, '\n' | '\r' | '\t');
-    !text.is_empty() && text.chars().all(is_written)
+    text.len() >= LEAST && text.chars().all(is_written)
 }
 
 #[cfg(test)]
@@ -97,7 +100,7 @@ mod tests {
             file.extend(name);
             file
         };
-        let cases: [(&[u8], &str); 12] = [
+        let cases: [(&[u8], &str); 13] = [
             (&zip(b"model/data.pkl"), "a file of PyTorch"),
             (&zip(b"model/data.txt"), "a ZIP archive"),
             (b"GGUF\x03\0\0\0", "a GGUF file"),
@@ -110,6 +113,7 @@ mod tests {
             (b"version https://git-lfs.github.com", "a Git LFS pointer"),
             // Controls: bytes that say nothing.
             (b"\x01\x02\x03\x04", "invalid field number"),
+            (b";<", "invalid wire type"),
             (b"\x0a\x7f\x01\x02", "ends inside"),
         ];
         for (source, want) in cases {
