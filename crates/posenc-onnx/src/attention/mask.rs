@@ -18,32 +18,22 @@ pub(crate) fn read(graph: &Graph, classes: &Classes, site: &Site, plane: Option<
         causal: site.mask.causal,
         window: site.mask.window,
     };
-    if let Some(plane) = plane.filter(|_| mask.causal != Some(true)) {
-        let (_, heads, queries, keys) = plane.bias.dim();
+    if let Some(plane) = plane.filter(|_| mask.causal != Some(true))
+        && let Some(causal) = causal(plane)
+    {
+        let (.., queries, keys) = plane.bias.dim();
         let past = plane.past;
-        let hidden = |i: usize, j: usize| plane.is_hidden([0, 0, i, j]);
-        let later = |i: usize, j: usize| j > i + past;
-        let all =
-            |f: &dyn Fn(usize, usize) -> bool| (0..queries).all(|i| (0..keys).all(|j| f(i, j)));
-        let causal = queries > 1
-            && all(&|i, j| !later(i, j) || hidden(i, j))
-            && (0..queries).all(|i| !hidden(i, (i + past).min(keys - 1)));
         // A branch for one token at a time has no mask, so that an open one does not show whether attention
         // is causal.
-        let open = |at: [usize; 4]| !plane.is_hidden(at);
-        let unmasked = site.past && all(&|i, j| open([0, 0, i, j]));
-        // Heads that hide different keys have no mask in common.
-        let is_shared = all(&|i, j| {
-            let mut heads = 1..heads;
-            heads.all(|h| plane.is_hidden([0, h, i, j]) == hidden(i, j))
+        let open = |i: usize, j: usize| !plane.is_hidden([0, 0, i, j]);
+        let all =
+            |f: &dyn Fn(usize, usize) -> bool| (0..queries).all(|i| (0..keys).all(|j| f(i, j)));
+        let unmasked = site.past && all(&open);
+        mask.causal = Some(causal).filter(|_| !(unmasked && in_branch(graph, site)));
+        mask.window = (1..keys).find(|w| {
+            let inside = |i: usize, j: usize| (i + past).abs_diff(j) < *w;
+            all(&|i, j| j > i + past && causal || open(i, j) == inside(i, j))
         });
-        if is_shared {
-            mask.causal = Some(causal).filter(|_| !(unmasked && in_branch(graph, site)));
-            mask.window = (1..keys).find(|w| {
-                let inside = |i: usize, j: usize| (i + past).abs_diff(j) < *w;
-                all(&|i, j| later(i, j) && causal || hidden(i, j) != inside(i, j))
-            });
-        }
     }
     if let Ok(Some(causal)) = graph.node(site.node).int("is_causal")
         && causal != 0
@@ -51,6 +41,22 @@ pub(crate) fn read(graph: &Graph, classes: &Classes, site: &Site, plane: Option<
         mask.causal = Some(true);
     }
     mask
+}
+
+/// Whether later keys are hidden; `None` where heads hide different keys, and have no mask in common.
+pub(crate) fn causal(plane: &Plane) -> Option<bool> {
+    let (_, heads, queries, keys) = plane.bias.dim();
+    let past = plane.past;
+    let hidden = |i: usize, j: usize| plane.is_hidden([0, 0, i, j]);
+    let all = |f: &dyn Fn(usize, usize) -> bool| (0..queries).all(|i| (0..keys).all(|j| f(i, j)));
+    let is_shared = all(&|i, j| {
+        let mut heads = 1..heads;
+        heads.all(|h| plane.is_hidden([0, h, i, j]) == hidden(i, j))
+    });
+    let causal = queries > 1
+        && all(&|i, j| j <= i + past || hidden(i, j))
+        && (0..queries).all(|i| !hidden(i, (i + past).min(keys - 1)));
+    is_shared.then_some(causal)
 }
 
 /// Whether a site is in a branch of an `If`, as of a decoder with earlier keys and one without.

@@ -1,10 +1,15 @@
 //! Masks that hide other keys in longer sequences: what is causal among the first tokens need not be so behind them.
 
+use std::sync::Arc;
+
 use posenc_ir::Model;
+use rustc_hash::FxHashMap;
 
 use super::found::Found;
 use super::runs::{BUDGET, run_at};
-use crate::attention::mask::meets_scores;
+use crate::attention::mask::{self, meets_scores};
+use crate::attention::plane::Plane;
+use crate::attention::scores::plane;
 use crate::attention::{Site, sites};
 use crate::graph::dataflow::Class;
 use crate::graph::ports::Lengths;
@@ -27,6 +32,7 @@ pub(super) fn later(model: &Model, found: &Found, branch: usize) -> Vec<usize> {
     if !found.attention.iter().any(follows) {
         return vec![];
     }
+    let is_fused = found.attention.iter().any(|site| site.product.is_none());
     let limit = found.limits.iter().map(|limit| limit.length).min();
     let most = limit.map_or(usize::MAX, |limit| limit.saturating_sub(found.lengths.past));
     let longer = |tokens: usize| {
@@ -38,19 +44,33 @@ pub(super) fn later(model: &Model, found: &Found, branch: usize) -> Vec<usize> {
         };
         let is_longer = sequence > found.lengths.sequence;
         let trace = is_longer.then(|| run_at(model, found, wanted, &BUDGET))??;
-        let all = sites(model, &found.classes, &trace, &found.ports, branch);
-        all.iter().any(|site| site.bias.is_some()).then_some(all)
+        let of_operators =
+            is_fused.then(|| sites(model, &found.classes, &trace, &found.ports, branch));
+        // Sites whose masks are computed alike have one plane.
+        let mut known: FxHashMap<*const Plane, Option<Option<bool>>> = FxHashMap::default();
+        let mut read = |site: &Site| {
+            let Some(all) = &of_operators else {
+                let make = || {
+                    let plane = plane(model, &found.classes, &trace, site)?;
+                    Some(mask::causal(&plane))
+                };
+                let trial = site.bias.as_ref().map(Arc::as_ptr)?;
+                return *known.entry(trial).or_insert_with(make);
+            };
+            let other = all.iter().find(|other| other.node == site.node)?;
+            other.bias.is_some().then_some(other.mask.causal)
+        };
+        let own: Vec<Option<Option<bool>>> = found.attention.iter().map(&mut read).collect();
+        own.iter().any(Option::is_some).then_some(own)
     };
     let Some(longer) = TOKENS.into_iter().find_map(longer) else {
         return vec![];
     };
-    let changes = |site: &&Site| {
-        let other = longer.iter().find(|other| other.node == site.node);
-        let other = other.filter(|other| other.bias.is_some());
-        follows(site) && other.is_some_and(|other| other.mask.causal != site.mask.causal)
+    let changes = |(site, other): &(&Site, Option<Option<bool>>)| {
+        follows(site) && other.is_some_and(|causal| causal != site.mask.causal)
     };
-    let late = found.attention.iter().filter(changes);
-    late.map(|site| site.index).collect()
+    let late = found.attention.iter().zip(longer).filter(changes);
+    late.map(|(site, _)| site.index).collect()
 }
 
 /// What of it a user should know, in one sentence.
