@@ -172,7 +172,7 @@ fn detect_as_is(model: &Model, options: &Options) -> Found {
     };
     let on_scores = later::on_scores(model, &found);
     found.later.extend(on_scores);
-    found.late_masks = masks::later(model, &found, options.branch);
+    found.late_masks = masks::later(model, &found);
     found.forget_late_masks();
     found
 }

@@ -7,32 +7,30 @@ use rustc_hash::FxHashMap;
 
 use super::found::Found;
 use super::runs::{BUDGET, run_at};
-use crate::attention::mask::{self, meets_scores};
+use crate::attention::Site;
+use crate::attention::mask::{causal, meets_scores};
 use crate::attention::plane::Plane;
 use crate::attention::scores::plane;
-use crate::attention::{Site, sites};
+use crate::attention::site::Mask;
 use crate::graph::dataflow::Class;
 use crate::graph::ports::Lengths;
 
 /// New tokens of the longer sequence, and of a shorter one where that cannot be run.
 const TOKENS: [usize; 2] = [256, 96];
 
-/// The sites whose mask is causal in the trial run or in a longer sequence, and not in the other one.
-pub(super) fn later(model: &Model, found: &Found, branch: usize) -> Vec<usize> {
+/// The sites whose mask hides later keys in the trial run or in a longer sequence, and not in the other one.
+pub(super) fn later(model: &Model, found: &Found) -> Vec<usize> {
     let graph = model.graph();
-    let follows = |site: &Site| {
+    let follows = |site: &&Site| {
         let met = meets_scores(graph, &found.classes, site).into_iter();
-        let class = |value| found.classes.of_value(value);
-        site.bias.is_some()
-            && site.mask.causal.is_some()
-            && met
-                .map(class)
-                .any(|c| c.has(Class::POSITION) || c.has(Class::LENGTH))
+        let mut classes = met.map(|value| found.classes.of_value(value));
+        site.mask.causal.is_some()
+            && classes.any(|c| c.has(Class::POSITION) || c.has(Class::LENGTH))
     };
-    if !found.attention.iter().any(follows) {
+    let sites: Vec<&Site> = found.attention.iter().filter(follows).collect();
+    if sites.is_empty() {
         return vec![];
     }
-    let is_fused = found.attention.iter().any(|site| site.product.is_none());
     let limit = found.limits.iter().map(|limit| limit.length).min();
     let most = limit.map_or(usize::MAX, |limit| limit.saturating_sub(found.lengths.past));
     let longer = |tokens: usize| {
@@ -44,33 +42,31 @@ pub(super) fn later(model: &Model, found: &Found, branch: usize) -> Vec<usize> {
         };
         let is_longer = sequence > found.lengths.sequence;
         let trace = is_longer.then(|| run_at(model, found, wanted, &BUDGET))??;
-        let of_operators =
-            is_fused.then(|| sites(model, &found.classes, &trace, &found.ports, branch));
-        // Sites whose masks are computed alike have one plane.
-        let mut known: FxHashMap<*const Plane, Option<Option<bool>>> = FxHashMap::default();
-        let mut read = |site: &Site| {
-            let Some(all) = &of_operators else {
-                let make = || {
-                    let plane = plane(model, &found.classes, &trace, site)?;
-                    Some(mask::causal(&plane))
+        // Sites that share a plane share the next one.
+        let mut known: FxHashMap<*const Plane, Option<bool>> = FxHashMap::default();
+        let mut changes = |site: &Site| -> Option<bool> {
+            let changes = || {
+                // What an operator hides by itself is the same at every length.
+                let given = Site {
+                    mask: Mask::default(),
+                    ..site.clone()
                 };
-                let trial = site.bias.as_ref().map(Arc::as_ptr)?;
-                return *known.entry(trial).or_insert_with(make);
+                let read = |trace| plane(model, &found.classes, trace, &given);
+                Some(causal(&read(&found.trace)?) != causal(&read(&trace)?))
             };
-            let other = all.iter().find(|other| other.node == site.node)?;
-            other.bias.is_some().then_some(other.mask.causal)
+            let shared = site.bias.as_ref().map(Arc::as_ptr)?;
+            *known.entry(shared).or_insert_with(changes)
         };
-        let own: Vec<Option<Option<bool>>> = found.attention.iter().map(&mut read).collect();
-        own.iter().any(Option::is_some).then_some(own)
+        let all: Vec<Option<bool>> = sites.iter().map(|site| changes(site)).collect();
+        all.iter().any(Option::is_some).then_some(all)
     };
-    let Some(longer) = TOKENS.into_iter().find_map(longer) else {
+    let Some(changes) = TOKENS.into_iter().find_map(longer) else {
         return vec![];
     };
-    let changes = |(site, other): &(&Site, Option<Option<bool>>)| {
-        follows(site) && other.is_some_and(|causal| causal != site.mask.causal)
-    };
-    let late = found.attention.iter().zip(longer).filter(changes);
-    late.map(|(site, _)| site.index).collect()
+    let late = sites.iter().zip(changes);
+    late.filter(|(_, changes)| *changes == Some(true))
+        .map(|(site, _)| site.index)
+        .collect()
 }
 
 /// What of it a user should know, in one sentence.

@@ -12,7 +12,7 @@ use crate::graph::ports::Role;
 /// Nodes between a projection and a product are few.
 const STEPS: usize = 512;
 
-/// One sentence for the first such number of all sites that share a reason.
+/// One sentence for each input that such numbers come from, with the first place where they meet.
 pub(crate) fn unread(graph: &Graph, found: &Found) -> Vec<String> {
     let search = Search { graph, found };
     let mut seen = FxHashSet::default();

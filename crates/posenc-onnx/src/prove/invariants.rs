@@ -118,6 +118,7 @@ fn lifts_alike(old: &Plane, new: &Plane, groups: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use ndarray::Array4;
     use posenc_ir::{DType, Model};
 
     use super::*;
@@ -276,5 +277,21 @@ mod tests {
                 "{without:?}: {why}"
             );
         }
+    }
+
+    #[test]
+    fn a_mask_that_one_window_loses_is_seen() {
+        let plane = |masks: [f64; 3]| {
+            let cell = |(g, h, i, j): (usize, usize, usize, usize)| {
+                let mask = if (i, j) == (0, 1) { masks[g] } else { 0.0 };
+                0.1 * h as f64 - mask
+            };
+            Plane::new(Array4::from_shape_fn([3, 2, 2, 2], cell))
+        };
+        let masked = plane([0.0, 100.0, 100.0]);
+        assert!(lifts_alike(&masked, &plane([0.0, 80.0, 100.0]), 3));
+        assert!(!lifts_alike(&masked, &plane([0.0, 0.0, 100.0]), 3));
+        assert!(!lifts_alike(&masked, &plane([0.0; 3]), 3));
+        assert!(!lifts_alike(&plane([0.0; 3]), &masked, 3));
     }
 }

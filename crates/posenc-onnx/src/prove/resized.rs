@@ -191,9 +191,9 @@ fn stored_grid(context: &Context<'_>, table: &ResizedTable) -> Option<(Array2<f6
     let [1, width, height, across] = *numbers.shape() else {
         return None;
     };
-    let rows = numbers
-        .into_shape_with_order((width, height * across))
-        .ok()?;
+    let numbers = numbers.as_standard_layout().into_owned();
+    let rows = numbers.into_shape_with_order((width, height * across));
+    let rows = rows.ok()?;
     Some((rows.reversed_axes(), [height, across]))
 }
 

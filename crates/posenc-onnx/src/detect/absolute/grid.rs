@@ -15,7 +15,7 @@ pub(crate) struct Patches {
     pub(crate) prefix: usize,
     /// Rows and columns, where there are such.
     pub(crate) grid: Option<[usize; 2]>,
-    /// The same before the first token of a sequence.
+    /// Class tokens and the like before the first token, where there are no rows and columns.
     pub(crate) lead: usize,
 }
 

@@ -408,13 +408,24 @@ impl<'a> BiasSplitter<'a> {
         let heads = dims.len() - 3;
         dims[heads] = 1;
         let values: Vec<f64> = masks.iter().map(|mask| -mask / summand.factor).collect();
+        Some(self.stored_mask(out, summand, (dims, &values)))
+    }
+
+    /// A mask of these dimensions and numbers, in place of a constant.
+    fn stored_mask(
+        &self,
+        out: &mut Emitter<'_>,
+        summand: Summand,
+        (dims, values): (Vec<usize>, &[f64]),
+    ) -> MaskPart {
+        let context = self.context;
         out.set_scope(context.graph().value(summand.value).scope());
-        let tensor = Tensor::from_f64(context.dtype(summand.value), &dims, &values);
-        Some(MaskPart {
+        let tensor = Tensor::from_f64(context.dtype(summand.value), &dims, values);
+        MaskPart {
             value: out.constant("mask", tensor),
             dims,
             constant: None,
-        })
+        }
     }
 
     /// A constant with the numbers that hide pairs, and zeros elsewhere.
@@ -442,13 +453,7 @@ impl<'a> BiasSplitter<'a> {
         }
         let dims = data.shape().to_vec();
         let values: Vec<f64> = data.iter().copied().collect();
-        out.set_scope(context.graph().value(summand.value).scope());
-        let tensor = Tensor::from_f64(context.dtype(summand.value), &dims, &values);
-        Ok(MaskPart {
-            value: out.constant("mask", tensor),
-            dims,
-            constant: None,
-        })
+        Ok(self.stored_mask(out, summand, (dims, &values)))
     }
 }
 

@@ -177,19 +177,18 @@ impl Rules<'_> {
             parts.push(sets);
         }
         if let Some(data) = data {
+            let is_few = self.picks_few(node, *self.dims(node.input(0))?.get(axis)?);
             if !data.is_uniform(axis) && indices.is_none() {
                 let moved = self.by_element(id, inputs);
                 // One token of each sequence, that a maximum over content selects.
-                let length = self.dims(node.input(0))?.get(axis)?;
-                if moved.is_some() || !self.picks_few(node, *length) {
+                if moved.is_some() || !is_few {
                     return moved;
                 }
             }
             // Which token is read depends on content.
             let (united, mixed) = data.over(&[axis]);
-            let length = self.dims(node.input(0))?.get(axis)?;
             if mixed {
-                mixing = Some(match self.picks_few(node, *length) {
+                mixing = Some(match is_few {
                     true => Mixing::Pooling,
                     false => Mixing::Other,
                 });

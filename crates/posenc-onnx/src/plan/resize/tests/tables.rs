@@ -104,6 +104,47 @@ fn a_table_that_is_computed_of_other_numbers_is_refused() {
     }
 }
 
+/// Rows that the graph resizes to the patches of the image at hand, of a table on a grid of so many sides.
+fn resizing<const SIDE: usize>(s: &mut Sketch, mode: &str) -> String {
+    let stored = s.weights(&[1, SIDE, SIDE, HIDDEN]);
+    let stored = s.transpose(&stored, &[0, 3, 1, 2]);
+    let shape = s.op("Shape", &["pixels"]);
+    let sides = s.slice(&shape, 0, [2, 4, 1]);
+    let two = s.int(2);
+    let sides = s.op("Div", &[&sides, &two]);
+    let kept = s.ints(&[1, HIDDEN as i64]);
+    let (sizes, empty) = (s.concat(&[&kept, &sides], 0), s.floats(&[0], []));
+    let mode = [("mode", A::Text(mode))];
+    let grid = s.with("Resize", &[&stored, &empty, &empty, &sizes], &mode);
+    let rows = s.reshape(&grid, &[1, HIDDEN as i64, -1]);
+    let rows = s.transpose(&rows, &[0, 2, 1]);
+    let class = s.weights(&[1, 1, HIDDEN]);
+    s.concat(&[&class, &rows], 1)
+}
+
+#[test]
+fn a_table_that_the_graph_resizes_is_compared_with_the_stored_one() {
+    let as_asked: [(&str, Make); 2] = [
+        ("the grid of the image", |s| resizing::<GRID>(s, "cubic")),
+        ("another grid", |s| resizing::<7>(s, "cubic")),
+    ];
+    let otherwise: [(&str, Make); 2] = [
+        ("linear", |s| resizing::<7>(s, "linear")),
+        ("nearest", |s| resizing::<7>(s, "nearest")),
+    ];
+    for (size, patches) in [("12x8", 24), ("4x16", 16)] {
+        for (name, table) in as_asked {
+            let made = resized(&with_table(table, same, same), size);
+            let made = made.unwrap_or_else(|why| panic!("{name} {size}: {why}"));
+            assert_eq!(dims_of(&made), [1, patches + 1, HIDDEN], "{name} {size}");
+        }
+        for (name, table) in otherwise {
+            let why = refusal(name, &with_table(table, same, same), size);
+            assert!(why.contains("in another way"), "{name} {size}: {why}");
+        }
+    }
+}
+
 #[test]
 fn a_table_whose_rows_are_picked_in_another_order_is_refused() {
     let model = with_table(
