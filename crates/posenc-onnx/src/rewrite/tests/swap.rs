@@ -177,3 +177,30 @@ fn zeros_do_not_replace_trained_rows() {
     assert_eq!(of(&|request| request.parameters.seed = Some(1)).unwrap(), 2);
     assert_eq!(of(&|request| request.to = Some(Kind::Alibi)).unwrap(), 2);
 }
+
+/// Sinusoids in place of the table of a model that has another output, of its ids or of its embeddings.
+fn with_output(is_of_ids: bool) -> Result<usize, String> {
+    let mut s = Sketch::default();
+    let embedded = s.embedded();
+    let at = s.range();
+    let table = s.weights(&[32, HIDDEN]);
+    let rows = s.gather(&table, &at, 0);
+    let x = s.op("Add", &[&embedded, &rows]);
+    let y = s.attends(&x, &x);
+    let read = if is_of_ids { "input_ids" } else { &embedded };
+    let other = s.op("Identity", &[read]);
+    let request = Request {
+        to: Some(Kind::Sinusoidal),
+        ..Request::default()
+    };
+    let done = rewrite(&mut s.model(17, &[&y, &other]), &request);
+    done.map(|done| done.report.edits.len())
+        .map_err(|why| why.to_string())
+}
+
+#[test]
+fn an_output_of_ids_reads_no_content_before_the_table() {
+    assert_eq!(with_output(true), Ok(1));
+    let why = with_output(false).unwrap_err();
+    assert!(why.contains("reads the content from before"), "{why}");
+}
