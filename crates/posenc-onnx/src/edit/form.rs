@@ -5,6 +5,7 @@
 mod attention;
 mod counted;
 mod fused;
+mod joined;
 mod operators;
 mod rotate;
 mod turned;
@@ -20,6 +21,7 @@ use crate::detect::{RotaryOperand, RotarySite};
 use crate::edit::remove::replacements::Replacements;
 use crate::edit::remove::rotation::unrotated;
 use crate::error::{Refusal, RefusalKind, RewriteError};
+use joined::{Joined, Joiner, Tables};
 use posenc_encodings::kind::{Form, Layout};
 use posenc_encodings::opset::Opset;
 use rotate::{Rotated, Unrotated};
@@ -62,8 +64,14 @@ pub(crate) fn reform(
         return Err(context.refuse(found.rotary[*first].node, why));
     }
     let mut out = graph.emitter(graph.main(), "posenc_form");
-    let parts = sites.iter().flat_map(|at| Part::of(&found.rotary[*at]));
-    write(context, &mut out, form, None, parts.collect())?;
+    let joiner = (form == Form::Contrib).then(|| Joiner::new(context));
+    let parts = sites.iter().flat_map(|at| {
+        let site = &found.rotary[*at];
+        let joined = joiner.as_ref().and_then(|joiner| joiner.join(site));
+        joined.map_or_else(|| Part::of(site), |joined| vec![Part::Joined(joined)])
+    });
+    let parts = parts.collect();
+    write(context, &mut out, form, None, parts)?;
     let mut model = context.model.clone();
     if form == Form::Contrib {
         model.import_opset(CONTRIB, 1);
@@ -92,6 +100,7 @@ pub(super) fn write(
         waves: Waves::new(context),
         rotated: Rotated::new(context, form),
         replacements: Replacements::new(context),
+        tables: Tables::default(),
         done: BTreeSet::new(),
     };
     let mut order: FxHashMap<NodeId, usize> = FxHashMap::default();
@@ -104,6 +113,7 @@ pub(super) fn write(
         match part {
             Part::Side(side) => writer.side(out, side)?,
             Part::Within(site) => writer.within(out, site)?,
+            Part::Joined(joined) => writer.joined(out, joined)?,
             Part::Turned(id, layout) => writer.turned(out, id, layout)?,
         }
     }
@@ -117,6 +127,8 @@ pub(super) enum Part<'a> {
     Side(&'a RotaryOperand),
     /// The operator of attention that rotates both.
     Within(&'a RotarySite),
+    /// The rotations before an operator of attention, which rotates both instead.
+    Joined(Joined<'a>),
     /// An operator that rotates, which gets a layout.
     Turned(NodeId, Layout),
 }
@@ -134,6 +146,7 @@ impl<'a> Part<'a> {
         match self {
             Self::Side(side) => Some(context.graph().producer(side.region.output)?.0),
             Self::Within(site) => Some(context.site(site.site).node),
+            Self::Joined(joined) => Some(joined.id),
             Self::Turned(id, _) => Some(id),
         }
     }
@@ -155,6 +168,8 @@ struct Writer<'a> {
     waves: Waves<'a>,
     rotated: Rotated<'a>,
     replacements: Replacements<'a>,
+    /// The tables that operators of attention read.
+    tables: Tables,
     /// The nodes whose output was replaced.
     done: BTreeSet<NodeId>,
 }
@@ -162,35 +177,40 @@ struct Writer<'a> {
 impl Writer<'_> {
     /// Replaces one rotation of queries or keys.
     fn side(&mut self, out: &mut Emitter<'_>, side: &RotaryOperand) -> Result<(), RewriteError> {
-        let (context, graph) = (self.context, self.context.graph());
         let region = &side.region;
-        let refuse = |node, why: &str| unsupported(context, node, why.to_owned());
-        let Some((node, _)) = graph.producer(region.output) else {
-            return Err(refuse(
-                region.entries[0].node,
-                "no node computes what it gives",
-            ));
+        let Some((node, _)) = self.context.graph().producer(region.output) else {
+            let why = "no node computes what it gives".to_owned();
+            return Err(unsupported(self.context, region.entries[0].node, why));
         };
         if !self.done.insert(node) {
             return Ok(());
         }
         let (layout, waves) = self.read(out, side, node)?;
-        out.set_scope(graph.node(node).scope());
-        let Some(x) = unrotated(out, context, region, Some(side.rotation.mode), |value| {
-            self.replacements.current(value)
-        })?
-        else {
-            let why = "cannot determine how its rotation reorders the features";
-            return Err(refuse(node, why));
-        };
         let x = Unrotated {
-            value: x,
+            value: self.unrotated(out, side, node)?,
             layout: self.layout.unwrap_or(layout),
             heads: None,
         };
         let y = self.rotate(out, (side, node), x, &waves)?;
         self.replacements.replace(region.output, y);
         Ok(())
+    }
+
+    /// Queries or keys as they are without their rotation. Messages name the node.
+    fn unrotated(
+        &self,
+        out: &mut Emitter<'_>,
+        side: &RotaryOperand,
+        node: NodeId,
+    ) -> Result<ValueId, RewriteError> {
+        let (context, region) = (self.context, &side.region);
+        out.set_scope(context.graph().value(region.output).scope());
+        let current = |value| self.replacements.current(value);
+        let value = unrotated(out, context, region, Some(side.rotation.mode), current)?;
+        value.ok_or_else(|| {
+            let why = "cannot determine how its rotation reorders the features";
+            unsupported(context, node, why.to_owned())
+        })
     }
 
     /// Which features rotate together, and by which cosines and sines. Messages name the node.

@@ -10,7 +10,7 @@ pub(crate) fn is_of_sizes(graph: &Graph, value: ValueId) -> bool {
     is_of_sizes_and(graph, value, |_| false)
 }
 
-/// The same where some inputs may be read too.
+/// The same where some values may be read too.
 pub(crate) fn is_of_sizes_and(
     graph: &Graph,
     value: ValueId,
@@ -19,14 +19,11 @@ pub(crate) fn is_of_sizes_and(
     let mut stack = vec![value];
     let mut seen = FxHashSet::default();
     while let Some(value) = stack.pop() {
-        if !seen.insert(value) || graph.stored(value).is_some() {
+        if !seen.insert(value) || graph.stored(value).is_some() || may_read(value) {
             continue;
         }
         let Some((id, _)) = graph.producer(value) else {
-            match may_read(value) {
-                true => continue,
-                false => return false,
-            }
+            return false;
         };
         let node = graph.node(id);
         if node.bodies().next().is_some() || is_random(node) {

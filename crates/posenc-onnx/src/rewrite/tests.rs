@@ -8,6 +8,7 @@ mod distance_waves;
 mod distances;
 mod forms;
 mod functions;
+mod grouped;
 mod ids;
 mod length;
 mod precision;

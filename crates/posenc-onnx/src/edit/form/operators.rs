@@ -6,6 +6,7 @@ use posenc_ir::{Attr, DType, Emitter, ValueId};
 
 use super::waves::{Source, Waves};
 use crate::detect::RotaryOperand;
+use crate::detect::context::Context;
 use crate::graph::operators::{is_copy, is_layout};
 
 /// Where a value has the cosines or the sines of the pairs.
@@ -20,8 +21,9 @@ struct Columns {
     negative: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
+/// The columns that hold the numbers of the pairs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Part {
     All,
     FirstHalf,
     EverySecond,
@@ -77,34 +79,10 @@ impl Waves<'_> {
 
     /// What a value is a part of: where it comes from by moving, repeating or negating numbers.
     fn origin(&self, mut value: ValueId) -> ValueId {
-        while let Some(before) = self.moved(value) {
+        while let Some(before) = moved(self.context, value) {
             value = before;
         }
         value
-    }
-
-    /// What a value has the numbers of, all or some of them, in another order or with another sign.
-    fn moved(&self, value: ValueId) -> Option<ValueId> {
-        let graph = self.context.graph();
-        let (id, _) = graph.producer(value)?;
-        let node = graph.node(id);
-        let class = |v: &ValueId| self.context.found.classes.of_value(*v);
-        let inputs: Vec<ValueId> = node.inputs().iter().flatten().copied().collect();
-        let (first, rest) = inputs.split_first().filter(|_| node.domain().is_empty())?;
-        let is_fixed = |v: &ValueId| class(v).is_constant() || class(v).is_length();
-        let is_own = match node.op() {
-            op if is_layout(op) || is_copy(op) => true,
-            "Neg" => true,
-            "Slice" | "Split" | "Gather" => rest.iter().all(is_fixed),
-            // A copy of one part beside another.
-            "Concat" => rest.iter().all(|v| v == first),
-            "Mul" => {
-                let mut others = inputs.iter().filter(|v| !class(v).is_constant());
-                return others.next().copied().filter(|_| others.next().is_none());
-            }
-            _ => false,
-        };
-        is_own.then_some(*first)
     }
 
     /// The value and its columns that are these numbers `[token, pair]`.
@@ -130,11 +108,8 @@ impl Waves<'_> {
             if others.any(|other| dims[other] != 1 && !self.is_batch(value, other)) {
                 continue;
             }
-            let parts: &[Part] = match dims[last] {
-                n if n == pairs => &[Part::All],
-                n if n == 2 * pairs && layout == Layout::Half => &[Part::FirstHalf],
-                n if n == 2 * pairs => &[Part::EverySecond],
-                _ => continue,
+            let Some(part) = Part::of(dims[last], pairs, layout) else {
+                continue;
             };
             let off = tolerance(self.context.dtype(value)) * factor;
             // Every sequence has rows of the same kind.
@@ -142,23 +117,21 @@ impl Waves<'_> {
             for other in (0..last).rev().filter(|other| *other != axis) {
                 rows = rows.index_axis_move(Axis(other), 0);
             }
-            for part in parts {
-                for negative in [false, true] {
-                    let is_own = (0..tokens).all(|row| {
-                        (0..pairs).all(|pair| {
-                            let got = rows[[row, part.column(pair)]];
-                            let got = if negative { -got } else { got };
-                            (got - wave[[row, pair]]).abs() <= off
-                        })
+            for negative in [false, true] {
+                let is_own = (0..tokens).all(|row| {
+                    (0..pairs).all(|pair| {
+                        let got = rows[[row, part.column(pair)]];
+                        let got = if negative { -got } else { got };
+                        (got - wave[[row, pair]]).abs() <= off
+                    })
+                });
+                if is_own {
+                    return Some(Columns {
+                        value,
+                        tokens: axis,
+                        part,
+                        negative,
                     });
-                    if is_own {
-                        return Some(Columns {
-                            value,
-                            tokens: axis,
-                            part: *part,
-                            negative,
-                        });
-                    }
                 }
             }
         }
@@ -180,21 +153,7 @@ impl Waves<'_> {
         if batch.is_some_and(|batch| batch > tokens) {
             return Err("its cosines and sines have tokens before sequences".to_owned());
         }
-        let mut half = value;
-        match columns.part {
-            Part::All => {}
-            Part::FirstHalf => {
-                let bounds = [0, pairs as i64, last as i64];
-                let [start, end, axis] = bounds.map(|n| out.ints("bound", &[n]));
-                half = out.op("Slice", &[half, start, end, axis]);
-            }
-            Part::EverySecond => {
-                let every: Vec<i64> = (0..pairs as i64).map(|i| 2 * i).collect();
-                let every = out.ints("every_second", &every);
-                let axis = [("axis", Attr::Int(last as i64))];
-                half = out.op_with("Gather", &[half, every], &axis);
-            }
-        }
+        let mut half = columns.part.cut(out, value, pairs, last);
         let gone = (0..last).filter(|axis| *axis != tokens && Some(*axis) != batch);
         let gone: Vec<i64> = gone.map(|axis| axis as i64).collect();
         if !gone.is_empty() {
@@ -211,15 +170,78 @@ impl Waves<'_> {
 }
 
 impl Part {
-    fn column(self, pair: usize) -> usize {
+    /// Those of a value with so many columns; `None` where they are neither those of the pairs nor of both features
+    /// of each.
+    pub(super) fn of(columns: usize, pairs: usize, layout: Layout) -> Option<Self> {
+        match layout {
+            _ if columns == pairs => Some(Self::All),
+            _ if columns != 2 * pairs => None,
+            Layout::Half => Some(Self::FirstHalf),
+            Layout::Interleaved => Some(Self::EverySecond),
+        }
+    }
+
+    /// The column of a pair.
+    pub(super) fn column(self, pair: usize) -> usize {
         match self {
             Self::All | Self::FirstHalf => pair,
             Self::EverySecond => 2 * pair,
         }
     }
+
+    /// These columns of a value, which are on this axis.
+    pub(super) fn cut(
+        self,
+        out: &mut Emitter<'_>,
+        value: ValueId,
+        pairs: usize,
+        axis: usize,
+    ) -> ValueId {
+        match self {
+            Self::All => value,
+            Self::FirstHalf => {
+                let bounds = [0, pairs as i64, axis as i64];
+                let [start, end, axis] = bounds.map(|n| out.ints("bound", &[n]));
+                out.op("Slice", &[value, start, end, axis])
+            }
+            Self::EverySecond => {
+                let every: Vec<i64> = (0..pairs as i64).map(|i| 2 * i).collect();
+                let every = out.ints("every_second", &every);
+                out.op_with(
+                    "Gather",
+                    &[value, every],
+                    &[("axis", Attr::Int(axis as i64))],
+                )
+            }
+        }
+    }
+}
+
+/// What a value has the numbers of, all or some of them, in another order or with another sign.
+pub(super) fn moved(context: &Context<'_>, value: ValueId) -> Option<ValueId> {
+    let graph = context.graph();
+    let (id, _) = graph.producer(value)?;
+    let node = graph.node(id);
+    let class = |v: &ValueId| context.found.classes.of_value(*v);
+    let inputs: Vec<ValueId> = node.inputs().iter().flatten().copied().collect();
+    let (first, rest) = inputs.split_first().filter(|_| node.domain().is_empty())?;
+    let is_fixed = |v: &ValueId| class(v).is_constant() || class(v).is_length();
+    let is_own = match node.op() {
+        op if is_layout(op) || is_copy(op) => true,
+        "Neg" => true,
+        "Slice" | "Split" | "Gather" => rest.iter().all(is_fixed),
+        // A copy of one part beside another.
+        "Concat" => rest.iter().all(|v| v == first),
+        "Mul" => {
+            let mut others = inputs.iter().filter(|v| !class(v).is_constant());
+            return others.next().copied().filter(|_| others.next().is_none());
+        }
+        _ => false,
+    };
+    is_own.then_some(*first)
 }
 
 /// By how much numbers of a type may differ from those that were read.
-fn tolerance(dtype: DType) -> f64 {
+pub(super) fn tolerance(dtype: DType) -> f64 {
     4.0 * dtype.epsilon().unwrap_or(f64::EPSILON) + 1e-5
 }

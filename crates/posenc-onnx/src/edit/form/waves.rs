@@ -14,7 +14,7 @@ use crate::graph::ports::Lengths;
 pub(super) const CONTRIB: &str = "com.microsoft";
 
 /// Elements of shapes and positions that are computed.
-const BUDGET: Budget = Budget { elements: 1 << 16 };
+pub(super) const BUDGET: Budget = Budget { elements: 1 << 16 };
 
 /// cos and sin of the pairs.
 #[derive(Clone, Copy, Debug)]

@@ -1,0 +1,298 @@
+//! Rotations before an operator of attention that can rotate queries and keys itself.
+//!
+//! It counts the position of each token from the lengths of the sequences, and reads the row of that position in a
+//! table of cosines and one of sines.
+
+use ndarray::{Array2, Ix2};
+use posenc_encodings::kind::Layout;
+use posenc_ir::eval::{Trace, Value, probe};
+use posenc_ir::{Attr, DType, Emitter, Node, NodeId, ScopeId, Tensor, ValueId};
+use rustc_hash::FxHashMap;
+
+use super::Writer;
+use super::operators::{Part, moved, tolerance};
+use super::waves::{BUDGET, CONTRIB};
+use crate::detect::context::Context;
+use crate::detect::{RotaryOperand, RotarySite, run_at};
+use crate::error::RewriteError;
+use crate::graph::operators::is_layout;
+use crate::graph::ports::Lengths;
+use crate::graph::sizes::is_of_sizes_and;
+
+/// The last index of each sequence.
+const LAST: usize = 5;
+
+/// The tables of cosines and sines.
+const TABLES: [usize; 2] = [7, 8];
+
+/// What an operator that rotates cannot have: positions of its own, and norms, which it would apply before.
+const OTHERS: [usize; 3] = [9, 14, 15];
+
+/// ONNX Runtime rotates heads in blocks of so many features.
+const BLOCK: usize = 16;
+
+/// Runs of other lengths than the trial run: a prompt, and a token behind others.
+const RUNS: usize = 2;
+
+/// An operator that can take over the rotation of its queries and keys.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::edit) struct Joined<'a> {
+    site: &'a RotarySite,
+    pub(super) id: NodeId,
+    layout: Layout,
+    /// Cosines and sines.
+    tables: [Rows; 2],
+}
+
+/// The rows of a table, of which positions pick one for each token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Rows {
+    table: ValueId,
+    /// The columns of the pairs.
+    part: Part,
+    dtype: DType,
+}
+
+/// Finds operators that can take over rotations.
+pub(super) struct Joiner<'a> {
+    context: &'a Context<'a>,
+    /// Runs of other lengths.
+    runs: Vec<Trace>,
+}
+
+impl<'a> Joiner<'a> {
+    pub(super) fn new(context: &'a Context<'a>) -> Self {
+        let own = context.found.lengths;
+        let all: [_; RUNS] = [(own.sequence + 3, 0), (1, own.past + 5)];
+        let runs = all.into_iter().filter_map(|(sequence, past)| {
+            let lengths = Lengths {
+                batch: own.batch + 1,
+                sequence,
+                past,
+                ..own
+            };
+            run_at(context.model, context.found, lengths, &BUDGET)
+        });
+        Self {
+            context,
+            runs: runs.collect(),
+        }
+    }
+
+    /// The operator of a site, where it would compute the same rotation.
+    pub(super) fn join(&self, site: &'a RotarySite) -> Option<Joined<'a>> {
+        let own = self.context.site(site.site);
+        let node = self.context.graph().node(own.node);
+        if (node.domain(), node.op()) != (CONTRIB, "GroupQueryAttention") {
+            return None;
+        }
+        let is_free = OTHERS.iter().chain(&TABLES);
+        let is_free = is_free.copied().all(|slot| node.input(slot).is_none());
+        let rope = &site.query.rotation.rope;
+        let starts_first = rope.pairs.first().is_some_and(|pair| pair.0 == 0);
+        let fits = own.head_dim? % BLOCK == 0 && (2 * rope.pairs.len()) % BLOCK == 0;
+        if !is_free || !starts_first || !fits || site.streams.is_some() {
+            return None;
+        }
+        let layout = rope.layout?;
+        let sides = [&site.query, &site.key];
+        let leads = |(slot, side): (usize, &&RotaryOperand)| self.leads_to(side, own.node, slot);
+        if !sides.iter().enumerate().all(leads) {
+            return None;
+        }
+        let [query, key] = sides.map(|side| self.tables(side, node, layout));
+        let tables = query.filter(|query| Some(*query) == key)?;
+        Some(Joined {
+            site,
+            id: own.node,
+            layout,
+            tables,
+        })
+    }
+
+    /// Whether the result of a rotation is read as an input of this node alone.
+    fn leads_to(&self, side: &RotaryOperand, to: NodeId, slot: usize) -> bool {
+        let graph = self.context.graph();
+        let is_plain = side.region.inside.is_none() && side.basis.is_none();
+        let mut value = side.region.output;
+        while is_plain && !graph.value(value).is_output() {
+            let [at] = graph.uses(value) else {
+                return false;
+            };
+            let node = graph.node(at.node);
+            if at.node == to {
+                return at.slot() == slot;
+            }
+            match node.output(0).filter(|_| is_layout(node.op())) {
+                Some(after) if at.slot() == 0 => value = after,
+                _ => return false,
+            }
+        }
+        false
+    }
+
+    /// The tables of a rotation whose rows are picked by the positions that the operator counts.
+    fn tables(&self, side: &RotaryOperand, node: &Node, layout: Layout) -> Option<[Rows; 2]> {
+        let graph = self.context.graph();
+        let last = node.input(LAST)?;
+        let rotation = &side.rotation;
+        let dtype = self.context.dtype(side.region.output);
+        let first = graph.node(side.region.entries[0].node);
+        let picked: Vec<(ValueId, ValueId)> = match first.input(3) {
+            // The standard operator may pick the rows itself.
+            Some(rows) if first.is("RotaryEmbedding") => {
+                let tables = [1, 2].into_iter().filter_map(|slot| first.input(slot));
+                tables.map(|table| (table, rows)).collect()
+            }
+            _ => {
+                // Everything else that acts within the rotation would be dropped.
+                let others = side.region.others(graph, &self.context.found.classes);
+                let others = others.into_iter().map(|(_, value)| self.picked(value));
+                others.collect::<Option<_>>()?
+            }
+        };
+        let found = [&rotation.cos, &rotation.sin].map(|wave| {
+            picked.iter().find_map(|(table, rows)| {
+                let part = self.part(*table, *rows, wave, layout)?;
+                self.counts(*rows, last).then_some(Rows {
+                    table: *table,
+                    part,
+                    dtype,
+                })
+            })
+        });
+        let [Some(cos), Some(sin)] = found else {
+            return None;
+        };
+        Some([cos, sin])
+    }
+
+    /// The table and the rows of it that a value has the numbers of.
+    fn picked(&self, value: ValueId) -> Option<(ValueId, ValueId)> {
+        let graph = self.context.graph();
+        let node = graph.node(graph.producer(value)?.0);
+        let is_first = node.int("axis").ok()?.unwrap_or(0) == 0;
+        let rank = |v: ValueId| self.context.dims(v).map(<[usize]>::len);
+        let rows = node.input(1).filter(|rows| rank(*rows) == Some(2));
+        if let Some(rows) = rows.filter(|_| node.is("Gather") && is_first) {
+            return Some((node.input(0)?, rows));
+        }
+        if !node.is("Concat") {
+            return self.picked(moved(self.context, value)?);
+        }
+        // The same for both features of each pair, with both signs.
+        let mut parts = node.inputs().iter().map(|part| self.picked((*part)?));
+        let first = parts.next()??;
+        parts.all(|part| part == Some(first)).then_some(first)
+    }
+
+    /// The columns of a table that hold the numbers `[token, pair]` of the trial run.
+    fn part(
+        &self,
+        table: ValueId,
+        rows: ValueId,
+        wave: &Array2<f64>,
+        layout: Layout,
+    ) -> Option<Part> {
+        let trace = &self.context.found.trace;
+        let numbers = trace.get(table).to_f64()?;
+        let numbers = numbers.into_dimensionality::<Ix2>().ok()?;
+        let rows = trace.get(rows).to_i64()?;
+        let rows = rows.into_dimensionality::<Ix2>().ok()?;
+        let (tokens, pairs) = wave.dim();
+        if rows.ncols() != tokens {
+            return None;
+        }
+        let part = Part::of(numbers.ncols(), pairs, layout)?;
+        let near =
+            tolerance(self.context.dtype(table)) * wave.iter().fold(1.0, |a, b| b.abs().max(a));
+        let is_own = rows.indexed_iter().all(|((_, token), row)| {
+            (0..pairs).all(|pair| {
+                let row = usize::try_from(*row).ok();
+                let got = row.and_then(|row| numbers.get([row, part.column(pair)]));
+                got.is_some_and(|got| (got - wave[[token, pair]]).abs() <= near)
+            })
+        });
+        is_own.then_some(part)
+    }
+
+    /// Whether rows are the positions that the operator counts from the last index of each sequence: at every length,
+    /// whatever the last indices are, and from nothing else.
+    fn counts(&self, rows: ValueId, last: ValueId) -> bool {
+        let trial = &self.context.found.trace;
+        let mut all = self.runs.iter().chain([trial]);
+        self.runs.len() == RUNS
+            && all.all(|run| (0..3).all(|less| self.counts_at(run, less, rows, last) == Some(true)))
+            && is_of_sizes_and(self.context.graph(), rows, |value| value == last)
+    }
+
+    /// The same in one run, in which each sequence is shorter than the one before by `less` tokens.
+    fn counts_at(&self, run: &Trace, less: i64, rows: ValueId, last: ValueId) -> Option<bool> {
+        let own = run.get(last).to_i64()?;
+        let shorter = own.iter().zip(1..).map(|(n, at)| (n - at * less).max(0));
+        let indices: Vec<i64> = shorter.collect();
+        let numbers: Vec<f64> = indices.iter().map(|n| *n as f64).collect();
+        let tensor = Tensor::from_f64(self.context.dtype(last), own.shape(), &numbers);
+        let change = [(last, Value::from_tensor(&tensor))].into_iter().collect();
+        let got = probe(self.context.model, run, &change, &[rows], &BUDGET).ok()?;
+        let got = got.first()?.to_i64()?.into_dimensionality::<Ix2>().ok()?;
+        let tokens = got.ncols() as i64;
+        let mut each = got.indexed_iter();
+        let is_own = |((sequence, token), row): ((usize, usize), &i64)| {
+            *row == (indices[sequence] + 1 - tokens).max(0) + token as i64
+        };
+        Some(got.nrows() == indices.len() && each.all(is_own))
+    }
+}
+
+impl Rows {
+    /// The table as the operator reads it, of so many pairs.
+    fn cut(self, context: &Context<'_>, out: &mut Emitter<'_>, pairs: usize) -> ValueId {
+        let table = self.part.cut(out, self.table, pairs, 1);
+        match context.dtype(self.table) == self.dtype {
+            true => table,
+            false => out.cast(table, self.dtype),
+        }
+    }
+}
+
+/// The tables that were written so far.
+pub(super) type Tables = FxHashMap<(Rows, ScopeId), ValueId>;
+
+impl Writer<'_> {
+    /// Lets an operator rotate queries and keys that were rotated before it.
+    pub(super) fn joined(
+        &mut self,
+        out: &mut Emitter<'_>,
+        joined: Joined<'_>,
+    ) -> Result<(), RewriteError> {
+        let node = self.context.graph().node(joined.id);
+        for side in [&joined.site.query, &joined.site.key] {
+            let value = self.unrotated(out, side, joined.id)?;
+            self.replacements.replace(side.region.output, value);
+        }
+        out.set_scope(node.scope());
+        let pairs = joined.site.query.rotation.rope.pairs.len();
+        let tables = joined.tables.map(|rows| {
+            let key = (rows, node.scope());
+            let cut = || rows.cut(self.context, out, pairs);
+            *self.tables.entry(key).or_insert_with(cut)
+        });
+        let inputs = node.inputs().iter();
+        let mut inputs: Vec<_> = inputs
+            .map(|v| v.map(|v| self.replacements.current(v)))
+            .collect();
+        inputs.resize(inputs.len().max(TABLES[1] + 1), None);
+        for (slot, table) in TABLES.into_iter().zip(tables) {
+            inputs[slot] = Some(table);
+        }
+        let flag = i64::from(joined.layout == Layout::Interleaved);
+        let attributes = [
+            ("do_rotary", Attr::Int(1)),
+            ("rotary_interleaved", Attr::Int(flag)),
+        ];
+        let new = out.copy(joined.id, &inputs, &attributes)?;
+        self.replacements.replace_outputs(node, &new);
+        Ok(())
+    }
+}
