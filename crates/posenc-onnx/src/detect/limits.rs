@@ -156,18 +156,25 @@ fn rows_by_position(longer: &mut Longer<'_>, node: &Node) -> Option<(ValueId, us
     if class.has(Class::LENGTH) && !longer.grows(index) {
         return None;
     }
-    let length = at.length_for(rows, runs.found.lengths.past)?;
-    let ends = match grows {
-        true => {
-            let then = longer.beyond(length).and_then(|trace| {
-                let dims = trace.get(table).dims.as_ref()?;
-                dims.get(axis).copied()
-            });
-            longer.overruns((index, at.tokens), then.unwrap_or(rows), length)
-        }
-        false => !longer.bends(index) || longer.overruns((index, at.tokens), rows, length),
+    let past = runs.found.lengths.past;
+    let length = at.length_for(rows, past)?;
+    if !grows {
+        let ends = !longer.bends(index) || longer.overruns((index, at.tokens), rows, length);
+        return ends.then_some((table, length));
+    }
+    // Another table may be chosen for a longer sequence.
+    let mut then = |length| {
+        let dims = longer.beyond(length)?.get(table).dims.as_ref()?;
+        dims.get(axis).copied()
     };
-    ends.then_some((table, length))
+    let chosen = then(length).unwrap_or(rows);
+    let last = at.length_for(chosen, past)?;
+    for (rows, length) in [(chosen, length), (then(last).unwrap_or(chosen), last)] {
+        if longer.overruns((index, at.tokens), rows, length) {
+            return Some((table, length));
+        }
+    }
+    None
 }
 
 /// The table of an operator that gathers by itself, from the first row that a token reads on.

@@ -17,15 +17,18 @@ const SAMPLES: usize = 4;
 /// The most longer runs.
 const RUNS: usize = 8;
 
+/// How many of them are kept: one where a table is known to end, and one where a longer one would.
+const KEPT: usize = 2;
+
 /// What longer sequences read.
 pub(super) struct Longer<'a> {
     pub(super) runs: &'a Runs<'a>,
-    /// The last run, by its tokens.
-    pub(super) last: Option<(usize, Option<Trace>)>,
+    /// The last runs, by their tokens.
+    last: Vec<(usize, Option<Trace>)>,
     /// Runs so far.
-    pub(super) made: usize,
+    made: usize,
     /// Values that grow with the position: nothing that they are computed from bends.
-    pub(super) straight: FxHashSet<ValueId>,
+    straight: FxHashSet<ValueId>,
     /// Runs of one sequence, of the tokens of the trial run and of twice as many.
     doubled: Option<[Option<Trace>; 2]>,
 }
@@ -34,7 +37,7 @@ impl<'a> Longer<'a> {
     pub(super) fn of(runs: &'a Runs<'a>) -> Self {
         Self {
             runs,
-            last: None,
+            last: vec![],
             made: 0,
             straight: FxHashSet::default(),
             doubled: None,
@@ -170,17 +173,16 @@ impl<'a> Longer<'a> {
     /// A run of one token more than `length`; `None` where it cannot be made.
     pub(super) fn beyond(&mut self, length: usize) -> Option<&Trace> {
         let wanted = (length + 1).saturating_sub(self.runs.found.lengths.past);
-        if self
-            .last
-            .as_ref()
-            .is_none_or(|(tokens, _)| *tokens != wanted)
-        {
-            if self.made == RUNS {
-                return None;
+        let at = match self.last.iter().position(|(n, _)| *n == wanted) {
+            Some(at) => at,
+            None if self.made == RUNS => return None,
+            None => {
+                self.made += 1;
+                self.last.truncate(KEPT - 1);
+                self.last.insert(0, (wanted, self.runs.once(wanted, &LONG)));
+                0
             }
-            self.made += 1;
-            self.last = Some((wanted, self.runs.once(wanted, &LONG)));
-        }
-        self.last.as_ref().and_then(|(_, trace)| trace.as_ref())
+        };
+        self.last[at].1.as_ref()
     }
 }

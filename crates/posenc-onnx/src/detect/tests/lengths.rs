@@ -285,3 +285,49 @@ fn rows_of_frames_are_looked_for_in_as_many_samples() {
     assert_eq!(of_sound(100), [], "rows for every distance");
     assert_eq!(of_sound(150), [(101, LimitCause::Table)], "control");
 }
+
+/// The limits of a model that looks rows up, by position, in a table that it makes or chooses.
+fn limits_with(table: fn(&mut Sketch) -> String) -> Vec<usize> {
+    let mut s = Sketch::default();
+    let x = s.embedded();
+    let at = s.range();
+    let table = table(&mut s);
+    let rows = s.gather(&table, &at, 0);
+    let x = s.op("Add", &[&x, &rows]);
+    let y = s.attends(&x, &x);
+    let model = s.model(17, &[&y]);
+    found(&model).limits.iter().map(|l| l.length).collect()
+}
+
+/// Whether the sequence is longer than `tokens`.
+fn longer_than(s: &mut Sketch, tokens: i64) -> String {
+    let (one, tokens) = (s.int(1), s.int(tokens));
+    let shape = s.op("Shape", &["input_ids"]);
+    let length = s.gather(&shape, &one, 0);
+    s.op("Greater", &[&length, &tokens])
+}
+
+#[test]
+fn a_table_that_is_chosen_for_longer_sequences_ends_too() {
+    let chosen = |s: &mut Sketch| {
+        let is_longer = longer_than(s, 32);
+        s.choice(
+            &is_longer,
+            [|s| s.weights(&[96, HIDDEN]), |s| s.weights(&[32, HIDDEN])],
+        )
+    };
+    assert_eq!(limits_with(chosen), [96]);
+    let plain = |s: &mut Sketch| s.weights(&[32, HIDDEN]);
+    assert_eq!(limits_with(plain), [32]);
+    // Rows that are made for all tokens end nowhere.
+    let made = |s: &mut Sketch| {
+        let (at, axis) = (s.range(), s.ints(&[1]));
+        let at = s.cast(&at, DType::F32);
+        let at = s.op("Unsqueeze", &[&at, &axis]);
+        let scale = s.weights(&[1, HIDDEN]);
+        let rows = s.op("MatMul", &[&at, &scale]);
+        let more = s.weights(&[40, HIDDEN]);
+        s.concat(&[&rows, &more], 0)
+    };
+    assert!(limits_with(made).is_empty());
+}

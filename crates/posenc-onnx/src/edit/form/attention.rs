@@ -1,7 +1,9 @@
-//! Rotations within an operator of attention, which are written before it instead.
+//! Rotations within an operator of attention, which are written before it instead, and those that it takes over.
 
-use posenc_ir::Emitter;
+use posenc_encodings::kind::Layout;
+use posenc_ir::{Attr, Emitter};
 
+use super::joined::{Joined, TABLES};
 use super::waves::CONTRIB;
 use super::{Unrotated, Writer, unsupported};
 use crate::detect::RotarySite;
@@ -67,5 +69,41 @@ impl Writer<'_> {
             *operand = self.rotate(out, (side, id), x, &waves)?;
         }
         remove_from_operator(out, context, &mut self.replacements, id, &operands)
+    }
+
+    /// Lets an operator rotate queries and keys that were rotated before it.
+    pub(super) fn joined(
+        &mut self,
+        out: &mut Emitter<'_>,
+        joined: Joined<'_>,
+    ) -> Result<(), RewriteError> {
+        let node = self.context.graph().node(joined.id);
+        for side in [&joined.site.query, &joined.site.key] {
+            let value = self.unrotated(out, side, joined.id)?;
+            self.replacements.replace(side.region.output, value);
+        }
+        out.set_scope(node.scope());
+        let pairs = joined.site.query.rotation.rope.pairs.len();
+        let tables = joined.tables.map(|rows| {
+            let key = (rows, node.scope());
+            let cut = || rows.cut(self.context, out, pairs);
+            *self.tables.entry(key).or_insert_with(cut)
+        });
+        let inputs = node.inputs().iter();
+        let mut inputs: Vec<_> = inputs
+            .map(|v| v.map(|v| self.replacements.current(v)))
+            .collect();
+        inputs.resize(inputs.len().max(TABLES[1] + 1), None);
+        for (slot, table) in TABLES.into_iter().zip(tables) {
+            inputs[slot] = Some(table);
+        }
+        let flag = i64::from(joined.layout == Layout::Interleaved);
+        let attributes = [
+            ("do_rotary", Attr::Int(1)),
+            ("rotary_interleaved", Attr::Int(flag)),
+        ];
+        let new = out.copy(joined.id, &inputs, &attributes)?;
+        self.replacements.replace_outputs(node, &new);
+        Ok(())
     }
 }

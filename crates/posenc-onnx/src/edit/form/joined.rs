@@ -6,15 +6,13 @@
 use ndarray::{Array2, Ix2};
 use posenc_encodings::kind::Layout;
 use posenc_ir::eval::{Trace, Value, probe};
-use posenc_ir::{Attr, DType, Emitter, Node, NodeId, ScopeId, Tensor, ValueId};
+use posenc_ir::{DType, Emitter, Node, NodeId, ScopeId, Tensor, ValueId};
 use rustc_hash::FxHashMap;
 
-use super::Writer;
 use super::operators::{Part, moved, tolerance};
 use super::waves::{BUDGET, CONTRIB};
 use crate::detect::context::Context;
 use crate::detect::{RotaryOperand, RotarySite, run_at};
-use crate::error::RewriteError;
 use crate::graph::operators::is_layout;
 use crate::graph::ports::Lengths;
 use crate::graph::sizes::is_of_sizes_and;
@@ -23,7 +21,7 @@ use crate::graph::sizes::is_of_sizes_and;
 const LAST: usize = 5;
 
 /// The tables of cosines and sines.
-const TABLES: [usize; 2] = [7, 8];
+pub(super) const TABLES: [usize; 2] = [7, 8];
 
 /// What an operator that rotates cannot have: positions of its own, and norms, which it would apply before.
 const OTHERS: [usize; 3] = [9, 14, 15];
@@ -37,11 +35,11 @@ const RUNS: usize = 2;
 /// An operator that can take over the rotation of its queries and keys.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::edit) struct Joined<'a> {
-    site: &'a RotarySite,
+    pub(super) site: &'a RotarySite,
     pub(super) id: NodeId,
-    layout: Layout,
+    pub(super) layout: Layout,
     /// Cosines and sines.
-    tables: [Rows; 2],
+    pub(super) tables: [Rows; 2],
 }
 
 /// The rows of a table, of which positions pick one for each token.
@@ -69,7 +67,6 @@ impl<'a> Joiner<'a> {
                 batch: own.batch + 1,
                 sequence,
                 past,
-                ..own
             };
             run_at(context.model, context.found, lengths, &BUDGET)
         });
@@ -90,7 +87,8 @@ impl<'a> Joiner<'a> {
         let is_free = is_free.copied().all(|slot| node.input(slot).is_none());
         let rope = &site.query.rotation.rope;
         let starts_first = rope.pairs.first().is_some_and(|pair| pair.0 == 0);
-        let fits = own.head_dim? % BLOCK == 0 && (2 * rope.pairs.len()) % BLOCK == 0;
+        let widths = [own.head_dim?, 2 * rope.pairs.len()];
+        let fits = widths.iter().all(|width| width.is_multiple_of(BLOCK));
         if !is_free || !starts_first || !fits || site.streams.is_some() {
             return None;
         }
@@ -247,7 +245,7 @@ impl<'a> Joiner<'a> {
 
 impl Rows {
     /// The table as the operator reads it, of so many pairs.
-    fn cut(self, context: &Context<'_>, out: &mut Emitter<'_>, pairs: usize) -> ValueId {
+    pub(super) fn cut(self, context: &Context<'_>, out: &mut Emitter<'_>, pairs: usize) -> ValueId {
         let table = self.part.cut(out, self.table, pairs, 1);
         match context.dtype(self.table) == self.dtype {
             true => table,
@@ -258,41 +256,3 @@ impl Rows {
 
 /// The tables that were written so far.
 pub(super) type Tables = FxHashMap<(Rows, ScopeId), ValueId>;
-
-impl Writer<'_> {
-    /// Lets an operator rotate queries and keys that were rotated before it.
-    pub(super) fn joined(
-        &mut self,
-        out: &mut Emitter<'_>,
-        joined: Joined<'_>,
-    ) -> Result<(), RewriteError> {
-        let node = self.context.graph().node(joined.id);
-        for side in [&joined.site.query, &joined.site.key] {
-            let value = self.unrotated(out, side, joined.id)?;
-            self.replacements.replace(side.region.output, value);
-        }
-        out.set_scope(node.scope());
-        let pairs = joined.site.query.rotation.rope.pairs.len();
-        let tables = joined.tables.map(|rows| {
-            let key = (rows, node.scope());
-            let cut = || rows.cut(self.context, out, pairs);
-            *self.tables.entry(key).or_insert_with(cut)
-        });
-        let inputs = node.inputs().iter();
-        let mut inputs: Vec<_> = inputs
-            .map(|v| v.map(|v| self.replacements.current(v)))
-            .collect();
-        inputs.resize(inputs.len().max(TABLES[1] + 1), None);
-        for (slot, table) in TABLES.into_iter().zip(tables) {
-            inputs[slot] = Some(table);
-        }
-        let flag = i64::from(joined.layout == Layout::Interleaved);
-        let attributes = [
-            ("do_rotary", Attr::Int(1)),
-            ("rotary_interleaved", Attr::Int(flag)),
-        ];
-        let new = out.copy(joined.id, &inputs, &attributes)?;
-        self.replacements.replace_outputs(node, &new);
-        Ok(())
-    }
-}
