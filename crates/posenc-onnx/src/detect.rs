@@ -283,6 +283,7 @@ impl Trial {
                 }
             }
         }
+        trial = trial.of_places(model, options);
         trial = trial.of_first_axis(model, options);
         trial = trial.of_written_batch(model, options);
         trial = trial.of_written_length(model, options);
@@ -387,6 +388,20 @@ impl Trial {
         let sites = |of: &Self| of.attention.len() + of.misplaced.len();
         let fits = other.misplaced.is_empty() && other.is_over_tokens();
         match fits && !other.attention.is_empty() && sites(&other) >= sites(&self) {
+            true => other,
+            false => self,
+        }
+    }
+
+    /// The same with positions of new tokens where numbers for each sequence do not fit.
+    fn of_places(self, model: &Model, options: &Options) -> Self {
+        let graph = model.graph();
+        let Some(ports) = self.ports.of_places().filter(|_| self.leaves_out(graph)) else {
+            return self;
+        };
+        let classes = Classes::of(graph, &ports);
+        let other = Self::run(model, options, (ports, classes), self.lengths.sequence);
+        match !other.leaves_out(graph) && other.attention.len() >= self.attention.len() {
             true => other,
             false => self,
         }

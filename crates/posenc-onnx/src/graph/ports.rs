@@ -10,6 +10,7 @@ mod ids;
 mod image;
 mod masks;
 mod port;
+mod readings;
 mod role;
 mod setting;
 mod symbols;
@@ -17,6 +18,7 @@ mod symbols;
 mod tests;
 mod uses;
 
+use port::Reading;
 pub(crate) use port::{Lengths, Port, Role};
 pub(crate) use role::contains_time_steps;
 use role::role;
@@ -47,17 +49,6 @@ pub(crate) struct Ports {
     only: Option<usize>,
     /// One sentence for each input whose role neither its name nor its use decides.
     unclear: Vec<String>,
-}
-
-/// How to read open dimensions.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Reading {
-    /// The inputs of two stacks are of one length.
-    tied: bool,
-    /// A mask that is declared as long as the new tokens is no longer, whatever is cached.
-    short_mask: bool,
-    /// A batch is of so many sequences, as shapes in the graph may have it.
-    batch: Option<usize>,
 }
 
 impl Ports {
@@ -106,7 +97,22 @@ impl Ports {
             Some(((port.value, axis), size))
         });
         let fixed: BTreeMap<(ValueId, usize), usize> = fixed.collect();
-        let symbols = symbols(&ports, &fixed);
+        let mut symbols = symbols(&ports, &fixed);
+        // Numbers of new tokens are no lengths of sequences.
+        let is_of_tokens = |port: &Port| match &port.dims[..] {
+            [Dim::Symbol(s)] => symbols.get(s) == Some(&Axis::Sequence),
+            _ => false,
+        };
+        let mut are_places = false;
+        for port in &mut ports {
+            if port.role == Role::Counts && is_of_tokens(port) {
+                port.role = Role::Positions;
+                are_places = true;
+            }
+        }
+        if are_places {
+            symbols = self::symbols(&ports, &fixed);
+        }
         let image = image::side(graph, &ports);
         Self {
             unclear: role::unclear(graph, &ports, given),
@@ -164,62 +170,6 @@ impl Ports {
                 .and_then(open)
                 .zip(open(axis))
                 .is_some_and(|(a, b)| a != b)
-    }
-
-    /// The same inputs with other readings of their open dimensions.
-    pub(crate) fn others(&self) -> Vec<Self> {
-        let tied = self.symbols.values().any(|axis| *axis == Axis::Encoder);
-        let short_mask = self.ports.iter().any(|p| self.is_short_mask(p));
-        let readings = [(tied, false), (false, short_mask), (tied, short_mask)];
-        let mut others: Vec<Self> = vec![];
-        for (tied, short_mask) in readings {
-            let reading = Reading {
-                tied,
-                short_mask,
-                ..self.reading
-            };
-            let known = |p: &Self| p.reading == reading;
-            if !known(self) && !others.iter().any(known) {
-                others.push(Self {
-                    reading,
-                    ..self.clone()
-                });
-            }
-        }
-        others
-    }
-
-    /// The same inputs with so many sequences in a batch; `None` where there are as many anyway.
-    pub(crate) fn of_batch(&self, batch: usize) -> Option<Self> {
-        let mut fixed = self.clone();
-        fixed.reading.batch = Some(batch);
-        (self.fixed_batch() != Some(batch)).then_some(fixed)
-    }
-
-    /// The same inputs with tokens along the first axis, where any may have them there.
-    pub(crate) fn turned(&self) -> Option<Self> {
-        let mut turned = self.clone();
-        for port in &mut turned.ports {
-            let rank = port.dims.len();
-            port.turned = match port.role {
-                Role::Tokens | Role::TokenTypes | Role::Positions => rank == 2,
-                Role::Content => rank == 2 || rank == 3,
-                _ => false,
-            };
-        }
-        turned.symbols = symbols(&turned.ports, &turned.fixed);
-        turned
-            .ports
-            .iter()
-            .any(|port| port.turned)
-            .then_some(turned)
-    }
-
-    /// Whether a mask is declared as long as the new tokens, though tokens are cached.
-    fn is_short_mask(&self, port: &Port) -> bool {
-        let sequence =
-            |d: &Dim| matches!(d, Dim::Symbol(s) if self.symbols.get(s) == Some(&Axis::Sequence));
-        port.role == Role::Padding && self.has_past() && port.dims.last().is_some_and(sequence)
     }
 
     /// The inputs in the order of the graph.
@@ -459,7 +409,7 @@ fn guess(port: &Port, axis: usize, rank: usize, at: Lengths, image: Option<usize
         Role::Padding if axis + 1 == rank => at.past + at.sequence,
         _ if port.turned && port.batch_axis() == Some(axis) => at.batch,
         _ if port.turned => at.sequence,
-        _ if axis == 0 && rank > 1 => at.batch,
+        _ if axis == 0 && (rank > 1 || port.role == Role::Counts) => at.batch,
         // Images: square, and large enough for a few patches.
         Role::Content if rank == 4 && axis >= 2 => image.unwrap_or(at.sequence.clamp(64, 1024)),
         Role::Content if rank == 4 => 3,

@@ -140,12 +140,17 @@ type MaskOf = fn(&mut Sketch, &str, &str) -> String;
 
 /// A layer whose keys an input of lengths hides.
 fn of_lengths(mask: MaskOf) -> Found {
+    of_numbers("batch", mask, &[1, 2])
+}
+
+/// A layer whose keys an input of one axis hides; the mask that it makes gets these axes.
+fn of_numbers(symbol: &str, mask: MaskOf, axes: &[i64]) -> Found {
     let mut s = Sketch::default();
     let x = s.embedded();
-    let lengths = s.input("n", DType::I64, &["batch"]);
-    let (at, lengths) = (s.range(), s.unsqueeze(&lengths, &[1]));
-    let seen = mask(&mut s, &at, &lengths);
-    let seen = s.unsqueeze(&seen, &[1, 2]);
+    let numbers = s.input("n", DType::I64, &[symbol]);
+    let (at, numbers) = (s.range(), s.unsqueeze(&numbers, &[1]));
+    let seen = mask(&mut s, &at, &numbers);
+    let seen = s.unsqueeze(&seen, axes);
     let [q, k, v] = [0; 3].map(|_| s.headed(&x));
     let scores = scores(&mut s, &q, &k);
     let hidden = s.float(-1e9);
@@ -169,6 +174,24 @@ fn lengths_that_are_compared_with_places_are_a_mask() {
         assert!(found.ports.first(Role::Counts).is_some());
         assert!(found.attention[0].mask.padding);
         assert!(found.findings.is_empty() && found.not_evaluated.is_empty());
+    }
+}
+
+#[test]
+fn numbers_of_queries_that_are_compared_with_places_are_positions() {
+    let past: MaskOf = |s, at, n| s.op("LessOrEqual", &[at, n]);
+    for symbol in ["sequence", "other", ""] {
+        let found = of_numbers(symbol, past, &[0, 1]);
+        assert!(found.ports.first(Role::Counts).is_none(), "{symbol:?}");
+        assert!(found.ports.first(Role::Positions).is_some(), "{symbol:?}");
+        assert_eq!(found.attention[0].mask.causal, Some(true), "{symbol:?}");
+    }
+    let count: MaskOf = |s, at, n| s.op("Less", &[at, n]);
+    for symbol in ["batch", "other", ""] {
+        let found = of_numbers(symbol, count, &[1, 2]);
+        assert!(found.ports.first(Role::Counts).is_some(), "{symbol:?}");
+        assert!(found.attention[0].mask.padding, "{symbol:?}");
+        assert_ne!(found.attention[0].mask.causal, Some(true), "{symbol:?}");
     }
 }
 

@@ -68,3 +68,14 @@ pub(crate) struct Lengths {
     /// Tokens that are in the cache already; 0 for models without one.
     pub past: usize,
 }
+
+/// How to read open dimensions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Reading {
+    /// The inputs of two stacks are of one length.
+    pub(super) tied: bool,
+    /// A mask that is declared as long as the new tokens is no longer, whatever is cached.
+    pub(super) short_mask: bool,
+    /// A batch is of so many sequences, as shapes in the graph may have it.
+    pub(super) batch: Option<usize>,
+}
