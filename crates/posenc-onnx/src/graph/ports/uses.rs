@@ -1,5 +1,7 @@
 //! What an input is for, by the operators that its numbers reach.
 
+use std::cmp::Ordering;
+
 use posenc_ir::{DType, Graph, Node, Use, ValueId};
 use rustc_hash::FxHashSet;
 
@@ -147,9 +149,44 @@ pub(super) fn is_position(graph: &Graph, value: ValueId) -> bool {
             | ("com.microsoft", "GroupQueryAttention", 9)
             | ("com.microsoft", "EmbedLayerNormalization", 8)
             | ("", "RotaryEmbedding", 3) => Step::Found,
+            ("", "Gather", 1) if picks_causal_rows(graph, node) => Step::Found,
             _ if indexes(graph, node, at) => Step::On,
             _ => Step::Stop,
         }
+    })
+}
+
+/// The most numbers of a mask that are looked at.
+const MOST_NUMBERS: usize = 1 << 24;
+
+/// Whether a `Gather` picks rows of a stored mask in which every token sees itself and none behind it.
+fn picks_causal_rows(graph: &Graph, node: &Node) -> bool {
+    let Some(mask) = node.input(0) else {
+        return false;
+    };
+    let Some(dims) = graph.stored(mask).map(|stored| stored.dims.clone()) else {
+        return false;
+    };
+    let axis = gather_axis(node).and_then(|axis| wrap(axis, dims.len()));
+    let (Some(axis), Some(n)) = (axis, dims.last().copied()) else {
+        return false;
+    };
+    let elements = n.saturating_mul(n);
+    let is_square = axis + 1 < dims.len() && dims[axis] == n && n > 1;
+    let is_one = dims.iter().try_fold(1usize, |all, d| all.checked_mul(*d)) == Some(elements);
+    if !is_square || !is_one || elements > MOST_NUMBERS {
+        return false;
+    }
+    let numbers = graph.constant(mask).and_then(|mask| mask.to_f64s());
+    numbers.is_some_and(|numbers| {
+        let (seen, hidden) = (numbers[0], numbers[1]);
+        let mut each = numbers.iter().enumerate();
+        let is_own = |(at, x): (usize, &f64)| match (at % n).cmp(&(at / n)) {
+            Ordering::Less => *x == seen || *x == hidden,
+            Ordering::Equal => *x == seen,
+            Ordering::Greater => *x == hidden,
+        };
+        seen != hidden && each.all(is_own)
     })
 }
 
