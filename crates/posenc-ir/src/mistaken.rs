@@ -4,8 +4,16 @@ use crate::external::location::{IS_LFS, LFS};
 
 /// What is wrong with files none of which could be a model.
 pub(crate) fn mistaken(source: &[u8]) -> Option<&'static str> {
-    let known: [(&[u8], &str); 4] = [
+    let known: [(&[u8], &str); 6] = [
         (LFS, IS_LFS),
+        (
+            b"<?xml",
+            "it is XML, as OpenVINO writes; give the model in ONNX",
+        ),
+        (
+            b"\x89HDF\r\n\x1a\n",
+            "it is an HDF5 file, as Keras writes; export the model to ONNX",
+        ),
         (b"<", "it is a web page; download the file itself"),
         (
             b"PK\x03\x04",
@@ -100,7 +108,9 @@ mod tests {
             file.extend(name);
             file
         };
-        let cases: [(&[u8], &str); 13] = [
+        let cases: [(&[u8], &str); 15] = [
+            (b"<?xml version=\"1.0\"?><net/>", "it is XML"),
+            (b"\x89HDF\r\n\x1a\n\0\0", "an HDF5 file"),
             (&zip(b"model/data.pkl"), "a file of PyTorch"),
             (&zip(b"model/data.txt"), "a ZIP archive"),
             (b"GGUF\x03\0\0\0", "a GGUF file"),

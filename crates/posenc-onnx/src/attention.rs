@@ -1,5 +1,6 @@
 //! Attention sites: finding them, their operands, keys, masks and scores, and the residual stream.
 
+mod crossed;
 mod describe;
 mod find;
 mod folded;
@@ -24,6 +25,7 @@ mod stacks;
 pub(crate) mod stream;
 mod walk;
 
+pub(crate) use crossed::crossed;
 pub(crate) use find::{number, sites};
 pub(crate) use keys::per_token;
 pub(crate) use site::{Operand, Site, StackLayer};

@@ -15,64 +15,35 @@ pub(crate) mod limits;
 pub(crate) mod masks;
 pub(crate) mod met;
 pub(crate) mod negated;
+mod options;
 mod outside;
 mod places;
 mod results;
 pub(crate) mod rotary;
 pub(crate) mod rows;
 mod runs;
+mod single;
 mod terms;
 #[cfg(test)]
 mod tests;
+mod trial;
 mod unrecognized;
 
-use std::collections::BTreeMap;
+use posenc_ir::{Model, NodeId};
+use rustc_hash::FxHashMap;
 
-use posenc_encodings::family::Family;
-use posenc_ir::eval::{Trace, trace};
-use posenc_ir::{Graph, Model, NodeId};
-use rustc_hash::FxHashSet;
-
-use crate::attention::left_out::left_out;
-use crate::attention::reads::reads;
 use crate::attention::{Site, latents, number, order, sites};
-use crate::graph::dataflow::{Class, Classes, is_fed};
-use crate::graph::mixing::{self, Mixed, all_selected};
-use crate::graph::ports::{Lengths, Ports, Role};
+use crate::graph::dataflow::Classes;
+use crate::graph::mixing::Mixed;
 
 pub(crate) use bias::may_bias;
 pub(crate) use found::{Found, Refused};
+pub(crate) use options::Options;
 use results::Results;
 pub(crate) use rotary::site::{RotaryOperand, RotarySite, Switch};
-use runs::BUDGET;
 pub(crate) use runs::{Runs, run_at, values_at};
 pub(crate) use terms::joins;
-
-/// Options of detection.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Options {
-    /// Roles of inputs by name, for inputs whose role cannot be inferred.
-    pub roles: BTreeMap<String, Role>,
-    /// Which of the branches of an `If` with attention is examined; those after the first are of
-    /// a decoder without earlier keys.
-    pub(crate) branch: usize,
-    /// Families of score biases outside of the registry.
-    pub(crate) custom: Vec<&'static Family>,
-}
-
-/// Tokens of the trial run: enough to see an angle grow, few enough to be quick.
-const TRIAL: Lengths = Lengths {
-    batch: 2,
-    sequence: 14,
-    past: 5,
-};
-
-/// Samples, frames or pixels to try where fewer make no more than a few tokens; fewer at last, for
-/// tables that hold no more.
-const LARGER: [usize; 6] = [256, 2048, 16384, 32, 64, 128];
-
-/// Tokens that are too few.
-const SHORT: usize = 8;
+use trial::{Trial, trial};
 
 /// Finds attention and everything that encodes position.
 pub(crate) fn detect(model: &Model, options: &Options) -> Found {
@@ -170,6 +141,7 @@ fn detect_as_is(model: &Model, options: &Options) -> Found {
         not_evaluated,
         ..found
     };
+    found.not_evaluated.extend(single::unread(graph, &found));
     let on_scores = later::on_scores(model, &found);
     found.later.extend(on_scores);
     found.late_masks = masks::later(model, &found);
@@ -185,8 +157,12 @@ pub(crate) fn rescaled(model: &Model, options: &Options, before: &Found) -> Foun
     let classes = Classes::of(graph, &before.ports);
     let trace = trial(model, (&before.ports, &classes), before.lengths);
     let mut attention = sites(model, &classes, &trace, &before.ports, options.branch);
-    let known: FxHashSet<NodeId> = before.attention.iter().map(|s| s.node).collect();
-    attention.retain(|site| known.contains(&site.node));
+    let known: FxHashMap<NodeId, bool> =
+        before.attention.iter().map(|s| (s.node, s.cross)).collect();
+    attention.retain(|site| known.contains_key(&site.node));
+    for site in &mut attention {
+        site.cross = known[&site.node];
+    }
     number(graph, &mut attention);
     let mut found = Found {
         classes,
@@ -228,14 +204,6 @@ pub(crate) fn rescaled(model: &Model, options: &Options, before: &Found) -> Foun
     found
 }
 
-/// The trial run: everything but content gets numbers.
-fn trial(model: &Model, (ports, classes): (&Ports, &Classes), lengths: Lengths) -> Trace {
-    let graph = model.graph();
-    let seeds = ports.seeds(graph, lengths);
-    let opaque = |v| classes.of_value(v).has(Class::CONTENT) && !is_fed(graph, v);
-    trace(model, &seeds, &opaque, &BUDGET)
-}
-
 /// The attention sites alone, which is cheaper.
 pub(crate) fn attention(model: &Model, options: &Options) -> Vec<Site> {
     Trial::of(model, options).attention
@@ -253,248 +221,4 @@ fn other_encodings(model: &Model, found: &Found) -> Results {
     terms::find(&mut runs, &mut results);
     convolution::find(&mut runs, &mut results);
     results
-}
-
-/// The trial run and the sites that it shows.
-struct Trial {
-    ports: Ports,
-    lengths: Lengths,
-    classes: Classes,
-    trace: Trace,
-    attention: Vec<Site>,
-    mixed: Mixed,
-    /// Attention that was left out, one sentence each.
-    misplaced: Vec<String>,
-}
-
-impl Trial {
-    fn of(model: &Model, options: &Options) -> Self {
-        let graph = model.graph();
-        let ports = Ports::of(graph, &options.roles);
-        let classes = Classes::of(graph, &ports);
-        let mut trial = Self::run(model, options, (ports, classes), TRIAL.sequence);
-        // Of the readings of open dimensions, the one with the most sites.
-        if trial.leaves_out(graph) {
-            for ports in trial.ports.others() {
-                let inputs = (ports, trial.classes.clone());
-                let other = Self::run(model, options, inputs, TRIAL.sequence);
-                if other.attention.len() > trial.attention.len() {
-                    trial = other;
-                }
-            }
-        }
-        trial = trial.of_places(model, options);
-        trial = trial.of_first_axis(model, options);
-        trial = trial.of_written_batch(model, options);
-        trial = trial.of_written_length(model, options);
-        trial = trial.of_cut_length(model, options);
-        // The model determines how much sound, or how large a picture, makes a few tokens, and a table of
-        // positions how many at most.
-        for sequence in LARGER {
-            if !trial.ports.has_free_content() || !trial.is_short() {
-                break;
-            }
-            let inputs = (trial.ports.clone(), trial.classes.clone());
-            let other = Self::run(model, options, inputs, sequence);
-            let keeps = other.attention.len() >= trial.attention.len();
-            if keeps && (trial.leaves_out(graph) || !other.leaves_out(graph)) {
-                trial = other;
-            }
-        }
-        trial
-    }
-
-    fn run(
-        model: &Model,
-        options: &Options,
-        (ports, classes): (Ports, Classes),
-        sequence: usize,
-    ) -> Self {
-        let graph = model.graph();
-        let lengths = ports.fit(Lengths {
-            sequence,
-            past: if options.branch == 0 { TRIAL.past } else { 0 },
-            ..TRIAL
-        });
-        let trace = trial(model, (&ports, &classes), lengths);
-        let mut attention = sites(model, &classes, &trace, &ports, options.branch);
-        let inputs = (&ports, lengths);
-        let again = |model: &Model| {
-            let classes = Classes::of(model.graph(), &ports);
-            self::trial(model, (&ports, &classes), lengths)
-        };
-        let selected = all_selected(model, &trace, &classes, again).map(|selected| {
-            let classes = Classes::of(selected.model.graph(), &ports);
-            let trace = again(&selected.model);
-            (selected, trace, classes)
-        });
-        let follow = |attention: &[Site]| {
-            let known = reads(graph, &classes, attention);
-            let Some((selected, trace, classes)) = &selected else {
-                return mixing::follow(model, &trace, &classes, inputs, &known);
-            };
-            let mut mixed = mixing::follow(&selected.model, trace, classes, inputs, &known);
-            for mixer in &mut mixed.mixers {
-                mixer.node = selected.own(mixer.node);
-            }
-            mixed
-        };
-        let mut mixed = follow(&attention);
-        let reasons = left_out(graph, &classes, &trace, &mixed.tokens, &attention);
-        let misplaced = leave_out(graph, &mut attention, &reasons);
-        if !misplaced.is_empty() {
-            mixed = follow(&attention);
-        }
-        Self {
-            ports,
-            lengths,
-            classes,
-            trace,
-            attention,
-            mixed,
-            misplaced,
-        }
-    }
-
-    /// The same with one sequence in a batch, or as many as shapes name, where that leaves less that is not
-    /// read: shapes may have been written for one, whatever the inputs are declared to be.
-    fn of_written_batch(mut self, model: &Model, options: &Options) -> Self {
-        let graph = model.graph();
-        let named = lengths::batch(graph, &self.classes, &self.trace);
-        for batch in [Some(1), named].into_iter().flatten() {
-            let unread = self.unread(graph);
-            let Some(ports) = self.ports.of_batch(batch).filter(|_| unread > 0) else {
-                continue;
-            };
-            let inputs = (ports, self.classes.clone());
-            let other = Self::run(model, options, inputs, self.lengths.sequence);
-            let keeps = other.attention.len() >= self.attention.len();
-            if keeps && other.unread(graph) < unread {
-                self = other;
-            }
-        }
-        self
-    }
-
-    /// The same with tokens along the first axis of inputs, where attention is over tokens then, and not
-    /// else: over the sequences of a batch, for one.
-    fn of_first_axis(self, model: &Model, options: &Options) -> Self {
-        let is_elsewhere = !self.misplaced.is_empty() || !self.is_over_tokens();
-        let Some(ports) = self.ports.turned().filter(|_| is_elsewhere) else {
-            return self;
-        };
-        let classes = Classes::of(model.graph(), &ports);
-        let other = Self::run(model, options, (ports, classes), self.lengths.sequence);
-        let sites = |of: &Self| of.attention.len() + of.misplaced.len();
-        let fits = other.misplaced.is_empty() && other.is_over_tokens();
-        match fits && !other.attention.is_empty() && sites(&other) >= sites(&self) {
-            true => other,
-            false => self,
-        }
-    }
-
-    /// The same with positions of new tokens where numbers for each sequence do not fit.
-    fn of_places(self, model: &Model, options: &Options) -> Self {
-        let graph = model.graph();
-        let Some(ports) = self.ports.of_places().filter(|_| self.leaves_out(graph)) else {
-            return self;
-        };
-        let classes = Classes::of(graph, &ports);
-        let other = Self::run(model, options, (ports, classes), self.lengths.sequence);
-        match !other.leaves_out(graph) && other.attention.len() >= self.attention.len() {
-            true => other,
-            false => self,
-        }
-    }
-
-    /// Whether the keys of every site stand for tokens.
-    fn is_over_tokens(&self) -> bool {
-        let mut sites = self.attention.iter();
-        sites.all(|site| order::is_over_tokens(&self.mixed.tokens, &self.trace, site))
-    }
-
-    /// The same at the only length that a table of rows by position fits, or a shape that a trace wrote
-    /// down, where there is one and more is read at it than at another.
-    fn of_written_length(self, model: &Model, options: &Options) -> Self {
-        let graph = model.graph();
-        let unread = |of: &Self| (of.attention.is_empty(), of.unread(graph));
-        let is_open = self.ports.fixed_sequence().is_none() && unread(&self) != (false, 0);
-        let sequence = self.lengths.sequence;
-        let written = |of: &Self| lengths::written(graph, &of.classes, &of.trace, sequence);
-        let Some(length) = is_open.then(|| written(&self)).flatten() else {
-            return self;
-        };
-        let run =
-            |ports: Ports, length| Self::run(model, options, (ports, self.classes.clone()), length);
-        // A trace of one sequence writes that down too, and then another length fits two.
-        let single = self.ports.of_batch(1).and_then(|ports| {
-            let length = written(&run(ports.clone(), sequence)).filter(|n| *n != length)?;
-            Some((ports, length))
-        });
-        let (ports, length) = single.unwrap_or((self.ports.clone(), length));
-        let other = run(ports.of_length(length), length);
-        let keeps = other.attention.len() >= self.attention.len().max(1);
-        match keeps && unread(&other) < unread(&self) {
-            true => other,
-            false => self,
-        }
-    }
-
-    /// The same with fewer tokens than constants have rows that are cut to their number, where these are too
-    /// few and more is read then.
-    fn of_cut_length(self, model: &Model, options: &Options) -> Self {
-        let graph = model.graph();
-        let unread = self.unread(graph);
-        let sequence = self.lengths.sequence;
-        let rows = lengths::cut(graph, &self.classes, &self.trace, sequence);
-        let rows = rows.filter(|rows| *rows > 2 && (unread > 0 || self.attention.is_empty()));
-        let Some(rows) = rows else { return self };
-        let inputs = (self.ports.clone(), self.classes.clone());
-        let other = Self::run(model, options, inputs, rows - 1);
-        let keeps = other.attention.len() >= self.attention.len().max(1);
-        match keeps && other.unread(graph) <= unread {
-            true => other,
-            false => self,
-        }
-    }
-
-    /// What mixes tokens and is not read, and whether attention may be left out.
-    fn unread(&self, graph: &Graph) -> usize {
-        let others = self.mixed.mixers.iter();
-        let others = others.filter(|m| m.mixing == mixing::Mixing::Other);
-        others.count() + self.misplaced.len() + usize::from(self.leaves_out(graph))
-    }
-
-    /// Whether some attention may not be recognized, as where lengths do not fit each other.
-    fn leaves_out(&self, graph: &Graph) -> bool {
-        let Self {
-            classes,
-            trace,
-            attention,
-            ..
-        } = self;
-        unrecognized::has_unknown_sizes(graph, classes, trace)
-            || unrecognized::not_attention(graph, classes, trace, attention).is_some()
-    }
-
-    /// Whether there is no attention, or some over a few keys only.
-    fn is_short(&self) -> bool {
-        let keys = |site: &Site| site.keys(&self.trace).unwrap_or(0);
-        self.attention.iter().map(keys).min().unwrap_or(0) < SHORT
-    }
-}
-
-/// Leaves out sites, by index, for these reasons; one sentence each.
-fn leave_out(graph: &Graph, sites: &mut Vec<Site>, reasons: &[(usize, String)]) -> Vec<String> {
-    let sentence = |(site, why): &(usize, String)| {
-        let place = graph.place(sites[*site].node);
-        format!("{place}: this attention is not read: {why}")
-    };
-    let mut sentences: Vec<String> = reasons.iter().map(sentence).collect();
-    sentences.dedup();
-    if !reasons.is_empty() {
-        sites.retain(|site| reasons.iter().all(|(left, _)| *left != site.index));
-        number(graph, sites);
-    }
-    sentences
 }

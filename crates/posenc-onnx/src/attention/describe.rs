@@ -32,7 +32,8 @@ pub(crate) fn describe(
         classes.of_value(site.key.value),
     );
     let other_length = matches!((queries, new), (Some(q), Some(k)) if q != k);
-    site.cross = !from.shares_inputs(to) || other_length && !one_stream(graph, classes, site);
+    site.cross =
+        !from.shares_inputs(to) || other_length && !one_stream((graph, classes, trace), site);
     let sequences = batch(trace, ports).map(|n| n.max(1));
     let is_single = sequences.is_some_and(|n| sees_one(graph, classes, trace, site.scope, n));
     let mut sequences = sequences.map(|n| if is_single { 1 } else { n });
@@ -73,7 +74,7 @@ pub(crate) fn describe(
 const NEAR: usize = 40;
 
 /// Whether queries and keys are projected from one value, of which keys may be made fewer.
-fn one_stream(graph: &Graph, classes: &Classes, site: &Site) -> bool {
+pub(super) fn one_stream((graph, classes, trace): (&Graph, &Classes, &Trace), site: &Site) -> bool {
     let near = |value: ValueId| {
         let mut seen = vec![value];
         let mut at = 0;
@@ -83,8 +84,10 @@ fn one_stream(graph: &Graph, classes: &Classes, site: &Site) -> bool {
                 continue;
             };
             let inputs = graph.node(id).inputs().iter().flatten().copied();
+            // Ids are the content of several streams.
+            let is_id = |v: ValueId| trace.get(v).dtype.is_some_and(|dtype| dtype.is_int());
             let content: Vec<ValueId> = inputs
-                .filter(|v| classes.of_value(*v).has(Class::CONTENT))
+                .filter(|v| classes.of_value(*v).has(Class::CONTENT) && !is_id(*v))
                 .collect();
             // After attention, content of any position is mixed in.
             let node = graph.node(id);

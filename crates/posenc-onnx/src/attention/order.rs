@@ -60,6 +60,12 @@ pub(crate) fn is_over_tokens(tokens: &Tokens, trace: &Trace, site: &Site) -> boo
     along(tokens, trace, &site.key).is_some_and(|keys| keys.is_of_tokens())
 }
 
+/// Whether some query and the key in its place are of different tokens.
+pub(crate) fn is_shifted(tokens: &Tokens, trace: &Trace, site: &Site) -> bool {
+    let sides = [&site.query, &site.key].map(|operand| along(tokens, trace, operand));
+    matches!(&sides, [Some(queries), Some(keys)] if queries.contradicts(keys))
+}
+
 /// Whether values are of other tokens than the keys in their places; `None` where that is not known.
 fn is_other(tokens: &Tokens, trace: &Trace, value: ValueId, keys: &Option<Along>) -> Option<bool> {
     let keys = keys.as_ref()?;

@@ -157,7 +157,10 @@ fn rows_by_position(longer: &mut Longer<'_>, node: &Node) -> Option<(ValueId, us
         return None;
     }
     let past = runs.found.lengths.past;
-    let length = at.length_for(rows, past)?;
+    // A class token has a row too.
+    let ahead = longer.beside(index);
+    let length_for = |rows| at.length_for(rows, past)?.checked_sub(ahead);
+    let length = length_for(rows)?;
     if !grows {
         let ends = !longer.bends(index) || longer.overruns((index, at.tokens), rows, length);
         return ends.then_some((table, length));
@@ -168,7 +171,7 @@ fn rows_by_position(longer: &mut Longer<'_>, node: &Node) -> Option<(ValueId, us
         dims.get(axis).copied()
     };
     let chosen = then(length).unwrap_or(rows);
-    let last = at.length_for(chosen, past)?;
+    let last = length_for(chosen)?;
     for (rows, length) in [(chosen, length), (then(last).unwrap_or(chosen), last)] {
         if longer.overruns((index, at.tokens), rows, length) {
             return Some((table, length));

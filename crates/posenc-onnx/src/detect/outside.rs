@@ -1,7 +1,7 @@
 //! Numbers that meet queries or keys behind their projection and come from no projection themselves, as the
 //! sines and cosines that a program gives as inputs: no rotation is read from them.
 
-use posenc_ir::{Graph, Node, NodeId, ValueId};
+use posenc_ir::{Dim, Graph, Node, NodeId, ValueId};
 use rustc_hash::FxHashSet;
 
 use crate::detect::found::Found;
@@ -60,7 +60,7 @@ impl Search<'_> {
             };
             let node = self.graph.node(id);
             let content = self.content(node);
-            if is_projection(node) {
+            if self.projects(node) {
                 continue;
             }
             if matches!(node.op(), "Mul" | "Add" | "Sub" | "Where" | "Div") && content.len() > 1 {
@@ -94,8 +94,12 @@ impl Search<'_> {
                 let port = self.found.ports.iter().find(|port| port.value == value);
                 roots.is_projected |= port.is_some_and(|port| port.role == Role::Past);
                 // One number for each feature is a weight that a program gives.
-                let is_of_tokens = port.is_some_and(|port| port.dims.len() > 1);
-                roots.input = roots.input.or(Some(value).filter(|_| is_of_tokens));
+                let is_weight = port.is_none_or(|port| match port.dims[..] {
+                    [] => true,
+                    [Dim::Known(n)] => n > 1,
+                    _ => false,
+                });
+                roots.input = roots.input.or(Some(value).filter(|_| !is_weight));
                 continue;
             };
             let node = self.graph.node(id);
@@ -103,13 +107,21 @@ impl Search<'_> {
             let is_picked = node.op().starts_with("Gather")
                 && node.input(0).is_some_and(|table| !self.is_content(table));
             let is_body = node.bodies().next().is_some();
-            if is_projection(node) || is_norm(node) || is_picked || is_body {
+            if self.projects(node) || is_norm(node) || is_picked || is_body {
                 roots.is_projected = true;
                 break;
             }
             stack.extend(self.content(node));
         }
         roots
+    }
+
+    /// Whether weights project features. The product of a column with a row has no features: so positions are
+    /// multiplied with frequencies.
+    fn projects(&self, node: &Node) -> bool {
+        let first = node.input(0).filter(|_| node.is("MatMul"));
+        let dims = first.and_then(|v| self.found.trace.get(v).dims.as_deref());
+        is_projection(node) && dims.and_then(<[usize]>::last) != Some(&1)
     }
 
     fn is_content(&self, value: ValueId) -> bool {

@@ -92,6 +92,11 @@ impl Ports {
                 ports[at].role = Role::Content;
             }
         }
+        for at in role::times(graph, &ports) {
+            if !given(&ports[at]) {
+                ports[at].role = Role::Positions;
+            }
+        }
         let fixed = ports.iter().filter_map(|port| {
             let (axis, size) = channels::fixed(graph, port)?;
             Some(((port.value, axis), size))

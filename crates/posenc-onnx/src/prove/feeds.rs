@@ -103,9 +103,13 @@ pub(crate) fn with_other_sequences(
         };
         let mut random = Random::new(0x6f74_6865_7200 + nth);
         let (first, rows) = ids(graph, port);
+        let picked = ports.picked_token(graph, port).map(|id| id as f64);
         let number = |(i, number): (usize, f64)| match port.role {
-            _ if place(i, &dims, axis) == 0 => number,
-            Role::Tokens => random.uniform(first as f64, rows as f64).floor(),
+            _ if place(i, &dims, axis) == 0 || picked == Some(number) => number,
+            Role::Tokens => match random.uniform(first as f64, rows as f64).floor() {
+                own if picked == Some(own) => (own + 1.0) % rows as f64,
+                own => own,
+            },
             Role::Content if tensor.dtype().is_float() => random.uniform(-1.0, 1.0),
             _ => number,
         };
@@ -271,8 +275,16 @@ fn feed(
     match port.role {
         Role::Tokens => {
             let (first, rows) = ids(graph, port);
+            let picked = ports.picked_token(graph, port).filter(|_| !port.turned);
+            let picked = picked.map(|id| id as f64);
             fill(port.dtype, dims, |i| {
-                token(row(i), at.past + column(i), first, rows)
+                let own = token(row(i), at.past + column(i), first, rows);
+                match picked {
+                    // Each sequence has one, at its end.
+                    Some(id) if column(i) + 1 == last => id,
+                    Some(id) if own == id => (id + 1.0) % rows as f64,
+                    _ => own,
+                }
             })
         }
         Role::Positions => {

@@ -1,6 +1,7 @@
 //! Permutation equivariance: where nothing encodes positions and no mask depends on the order of tokens, outputs
 //! move with their tokens. What was recognized decides whether this is checked, and has no part in the comparison.
 
+use posenc_ir::eval::Budget;
 use posenc_ir::{DType, Tensor};
 use posenc_runtime::Optimization;
 
@@ -10,6 +11,8 @@ use super::lengths::supports;
 use super::row::Judge;
 use super::run::{Outputs, RuntimeTarget, run};
 use super::subject::{Subject, coarsest};
+use crate::attention::scores::plane;
+use crate::detect::run_at;
 use crate::graph::mixing::Mixing;
 use crate::graph::ports::{Lengths, place};
 use crate::plan::unread;
@@ -17,6 +20,9 @@ use crate::report::Run;
 
 /// The tokens of a run: a number that no width has.
 const TOKENS: usize = 23;
+
+/// Elements of a mask of as many tokens.
+const BUDGET: Budget = Budget { elements: 1 << 20 };
 
 /// A row for every output of tokens, in the order of the inputs and in another one. Empty for a model in which
 /// order matters, or whose tokens cannot be put in another order.
@@ -42,8 +48,25 @@ fn has_no_order(subject: &Subject<'_>) -> bool {
         && found.has_no_encoding()
         && !found.attention.is_empty()
         && found.attention.iter().all(|site| !site.hides_keys())
+        && !hides_keys(subject)
         && mixers.all(|mixer| mixer.mixing == Mixing::Pooling)
         && unread::of_branch(model, found).is_empty()
+}
+
+/// Whether a mask hides keys of so many tokens, which may be more than those that were read.
+fn hides_keys(subject: &Subject<'_>) -> bool {
+    let (model, found) = (subject.model, subject.found);
+    let wanted = Lengths {
+        batch: 1,
+        sequence: TOKENS,
+        past: 0,
+    };
+    let Some(run) = run_at(model, found, wanted, &BUDGET) else {
+        return false;
+    };
+    let planes = found.attention.iter();
+    let mut planes = planes.filter_map(|site| plane(model, &found.classes, &run, site));
+    planes.any(|plane| plane.bias.iter().any(|v| *v == f64::NEG_INFINITY))
 }
 
 /// A row for every output of tokens, with tokens in two orders.
@@ -162,11 +185,13 @@ mod tests {
             let y = s.merged(&y);
             let model = s.model(17, &[&y]);
             let found = detect(&model, &Options::default());
-            assert_eq!(found.attention[0].mask.causal, Some(false));
+            assert_ne!(found.attention[0].mask.causal, Some(true));
             let subject = Subject::new(&model, &found, &VerifyOptions::default()).unwrap();
             has_no_order(&subject)
         };
         assert!(!judged(1.0) && !judged(5.0));
+        // It hides nothing in the trial run, and something in this one.
+        assert!(!judged(16.0));
         assert!(judged(1e4), "control: nothing is hidden");
     }
 

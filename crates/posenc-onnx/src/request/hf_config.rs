@@ -15,6 +15,7 @@
 //! ```
 
 mod layers;
+mod nested;
 mod section;
 #[cfg(test)]
 mod tests;
@@ -132,7 +133,8 @@ impl HfConfig {
     }
 
     /// A config that is parsed already; a nested `text_config` replaces what is
-    /// around it.
+    /// around it, and so does the only nested config with rotations where there are
+    /// none around it.
     ///
     /// # Errors
     ///
@@ -145,13 +147,17 @@ impl HfConfig {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn from_value(value: Value) -> Result<Self, HfConfigError> {
-        let Value::Object(mut map) = value else {
+        let Value::Object(map) = value else {
             return Err(HfConfigError::NotAnObject);
         };
-        match map.remove("text_config") {
-            Some(Value::Object(text)) => Ok(Self { text }),
-            _ => Ok(Self { text: map }),
-        }
+        Ok(Self {
+            text: nested::text_part(map),
+        })
+    }
+
+    /// Whether no key tells anything about rotations, as in the config of something else.
+    pub(crate) fn says_nothing(&self) -> bool {
+        nested::says_nothing(&self.text)
     }
 
     fn dict(&self) -> Dict<'_> {

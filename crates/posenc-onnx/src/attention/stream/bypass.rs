@@ -6,7 +6,7 @@ use rustc_hash::FxHashSet;
 use super::{ends, operands};
 use crate::attention::site::Site;
 use crate::graph::dataflow::{Class, Classes};
-use crate::graph::operators::is_projection;
+use crate::graph::operators::{is_copy, is_layout, is_projection};
 use crate::graph::region::shape_only;
 
 /// A node through which the inputs that `begin` is computed from reach queries and keys of these sites
@@ -67,11 +67,30 @@ pub(crate) fn around(graph: &Graph, classes: &Classes, entry: Use) -> Option<Nod
         }
         let reads = |at: &&Use| {
             let outputs = graph.node(at.node).outputs().iter().flatten();
-            at.node != reader && !shape_only(graph, at.node) && outputs.into_iter().any(content)
+            at.node != reader && !is_sized(graph, at.node) && outputs.into_iter().any(content)
         };
         if let Some(other) = graph.uses(value).iter().find(reads) {
             return Some(other.node);
         }
         (reader, _) = graph.producer(value)?;
     }
+}
+
+/// Whether a node reads the shape of its input, or moves or picks elements of which the shape alone is read.
+fn is_sized(graph: &Graph, id: NodeId) -> bool {
+    let mut stack = vec![id];
+    while let Some(id) = stack.pop() {
+        let node = graph.node(id);
+        let op = node.op();
+        if shape_only(graph, id) {
+            continue;
+        }
+        let moves = is_copy(op) || is_layout(op) || matches!(op, "Gather" | "Slice");
+        let outputs = || node.outputs().iter().flatten();
+        if !node.domain().is_empty() || !moves || outputs().any(|v| graph.value(*v).is_output()) {
+            return false;
+        }
+        stack.extend(outputs().flat_map(|v| graph.uses(*v)).map(|at| at.node));
+    }
+    true
 }

@@ -132,6 +132,21 @@ impl<'a> Longer<'a> {
         }
     }
 
+    /// How many rows an index picks beside one for each token, in a graph without a cache.
+    pub(super) fn beside(&mut self, index: ValueId) -> usize {
+        let at = self.runs.found.lengths;
+        let tokens = at.sequence;
+        self.grows(index);
+        let Some([Some(same), Some(longer)]) = &self.doubled else {
+            return 0;
+        };
+        let more = |trace: &Trace, tokens: usize| trace.get(index).elements()?.checked_sub(tokens);
+        match (more(same, tokens), more(longer, 2 * tokens)) {
+            (Some(now), Some(then)) if now == then && at.past == 0 => now,
+            _ => 0,
+        }
+    }
+
     /// Whether a place of a table moves backwards as the sequence grows, and another one as far ahead.
     pub(super) fn widens(&mut self, [start, end]: [ValueId; 2]) -> bool {
         self.grows(end);

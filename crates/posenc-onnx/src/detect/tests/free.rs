@@ -84,7 +84,7 @@ fn dims(weights: &[usize], group: i64, dims: &[&str], op: &str) -> Vec<usize> {
     let model = s.model(17, &[&y]);
     let ports = Ports::of(model.graph(), &Default::default());
     let port = ports.iter().next().unwrap();
-    ports.dims(port, crate::detect::TRIAL)
+    ports.dims(port, crate::detect::trial::TRIAL)
 }
 
 #[test]

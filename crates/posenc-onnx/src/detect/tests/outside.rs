@@ -1,6 +1,7 @@
 //! Numbers from inputs that meet queries and keys behind their projection.
 
 use super::*;
+use crate::graph::ports::Role;
 
 /// What is not evaluated where this is made of the queries and keys of a layer on `x`.
 fn unread(made: fn(&mut Sketch, &str, &str) -> String) -> Vec<String> {
@@ -49,6 +50,35 @@ fn cosines_and_sines_that_are_inputs_are_told() {
 }
 
 #[test]
+fn positions_times_frequencies_are_no_projection() {
+    // Coordinates are columns, and frequencies a row.
+    let products = |s: &mut Sketch, y: &str, _: &str| {
+        let name = format!("coordinates_of_{y}");
+        let name = s.input(&name, DType::F32, &["batch", "sequence", "2"]);
+        let column = s.slice(&name, 2, [0, 1, 1]);
+        let row = s.weights(&[1, SIZE]);
+        let angles = s.op("MatMul", &[&column, &row]);
+        let cos = s.op("Cos", &[&angles]);
+        let cos = s.unsqueeze(&cos, &[1]);
+        s.op("Mul", &[y, &cos])
+    };
+    let told = unread(products);
+    assert!(
+        told.iter().any(|why| why.contains("coordinates")),
+        "{told:?}"
+    );
+    let projected = |s: &mut Sketch, y: &str, _: &str| {
+        let name = format!("coordinates_of_{y}");
+        let name = s.input(&name, DType::F32, &["batch", "sequence", "2"]);
+        let w = s.weights(&[2, SIZE]);
+        let gate = s.op("MatMul", &[&name, &w]);
+        let gate = s.unsqueeze(&gate, &[1]);
+        s.op("Mul", &[y, &gate])
+    };
+    assert_eq!(unread(projected), [""; 0]);
+}
+
+#[test]
 fn what_weights_project_and_norms_are_not() {
     let gated = unread(|s, y, x| {
         let gate = s.headed(x);
@@ -75,4 +105,28 @@ fn what_weights_project_and_norms_are_not() {
         s.concat(&[&past, &new], 2)
     });
     assert_eq!(cached, [""; 0]);
+}
+
+#[test]
+fn real_numbers_of_tokens_whose_sines_are_computed_are_positions() {
+    let is_position = |dims: &[&str], beside: bool| {
+        let mut s = Sketch::default();
+        let times = s.input("t", DType::F32, dims);
+        let waves = s.op("Sin", &[&times]);
+        let mut outputs = vec![waves];
+        if beside {
+            outputs.push(s.embedded());
+        }
+        let outputs: Vec<&str> = outputs.iter().map(|s| &**s).collect();
+        let model = s.model(17, &outputs);
+        let ports = Ports::of(model.graph(), &Default::default());
+        ports.first(Role::Positions).is_some()
+    };
+    assert!(is_position(&["batch", "sequence"], true));
+    assert!(
+        !is_position(&["batch", "sequence"], false),
+        "the only content"
+    );
+    assert!(!is_position(&["batch", "1"], true), "one for each sequence");
+    assert!(!is_position(&["batch"], true), "one for each sequence");
 }

@@ -285,21 +285,27 @@ fn ranges_of_rounded_rotations_grow_with_the_factor_on_them() {
 
 #[test]
 fn keys_and_values_of_earlier_tokens_may_be_integers() {
-    for name in ["past_key", "p"] {
+    use DType::{I8, I16, U8, U16};
+    let names = ["past_key", "p"];
+    let dtypes = [I8, U8, I16, U16];
+    for (name, dtype) in names
+        .into_iter()
+        .flat_map(|name| dtypes.map(|dtype| (name, dtype)))
+    {
         let mut s = Sketch::default();
         let x = s.embedded();
         let q = s.headed(&x);
         let [k, v] = ["k", "v"].map(|side| {
             let dims = ["batch", "3", "past", "8"];
-            let past = s.input(&format!("{name}_{side}"), DType::I8, &dims);
-            let (scale, zero) = (s.float(0.05), s.typed(DType::I8, &[], [0.0]));
+            let past = s.input(&format!("{name}_{side}"), dtype, &dims);
+            let (scale, zero) = (s.float(0.05), s.typed(dtype, &[], [0.0]));
             let past = s.op("DequantizeLinear", &[&past, &scale, &zero]);
             let new = s.headed(&x);
             s.concat(&[&past, &new], 2)
         });
         let y = s.weighted(&q, &k, &v);
-        let found = found(&s.model(18, &[&y]));
+        let found = found(&s.model(21, &[&y]));
         let site = &found.attention[0];
-        assert!(site.past && !site.cross, "{name}");
+        assert!(site.past && !site.cross, "{name}: {dtype}");
     }
 }

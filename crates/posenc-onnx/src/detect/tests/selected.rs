@@ -438,6 +438,31 @@ fn routed(s: &mut Sketch, y: &str, expert: Expert) -> String {
 }
 
 #[test]
+fn rows_that_are_put_into_zeros_stay_apart() {
+    // The rows of an expert are added to those that are there.
+    let added = |from: fn(&mut Sketch, &str) -> String| {
+        unread(move |s, y| {
+            let at = places(s, y);
+            let some = s.op("GatherND", &[y, &at]);
+            let start = from(s, y);
+            let before = s.op("GatherND", &[&start, &at]);
+            let sum = s.op("Add", &[&before, &some]);
+            s.op("ScatterND", &[&start, &at, &sum])
+        })
+    };
+    let zeros = added(|s, y| {
+        let shape = s.op("Shape", &[y]);
+        s.op("ConstantOfShape", &[&shape])
+    });
+    assert_eq!(zeros, [""; 0]);
+    let table = added(|s, y| {
+        let (table, shape) = (s.weights(&[HIDDEN]), s.op("Shape", &[y]));
+        s.op("Expand", &[&table, &shape])
+    });
+    assert!(!table.is_empty(), "numbers of its place");
+}
+
+#[test]
 fn experts_of_single_tokens_mix_none() {
     let why = unread(|s, y| {
         routed(s, y, |s, routed| {

@@ -47,7 +47,7 @@ pub(crate) fn all_selected(
     for id in masks {
         let node = graph.node(id);
         let (mask, found) = (node.input(0)?, node.output(0)?);
-        let Uses { picked, scattered } = Uses::of(graph, classes, found)?;
+        let Uses { picked, scattered } = Uses::of(graph, (classes, trace), found)?;
         places.push(found);
         puts.extend(scattered.into_iter().map(|id| (id, mask)));
         picks.extend(picked.into_iter().map(|id| (id, mask)));
@@ -159,8 +159,13 @@ struct Uses {
 
 impl Uses {
     /// `None` where the places, or numbers computed from them, go anywhere but to these, and to sizes.
-    fn of(graph: &Graph, classes: &Classes, places: ValueId) -> Option<Self> {
+    fn of(graph: &Graph, (classes, trace): (&Classes, &Trace), places: ValueId) -> Option<Self> {
         let is_content = |v: ValueId| classes.of_value(v).has(Class::CONTENT);
+        // Zeros are the same at every place.
+        let is_uniform = |v: ValueId| {
+            let numbers = trace.get(v).to_f64();
+            numbers.is_some_and(|all| all.iter().all(|x| Some(x) == all.first()))
+        };
         let indices = indices(graph, places);
         let mut own = Self::default();
         for at in indices.iter().flat_map(|value| graph.uses(*value)) {
@@ -171,7 +176,7 @@ impl Uses {
                 ("Shape", _) => {}
                 // A table would give each element what belongs to its place.
                 ("Gather" | "GatherND" | "GatherElements", 1)
-                    if is_content(data)
+                    if (is_content(data) || is_uniform(data))
                         && !indices.contains(&data)
                         && node.int("batch_dims").ok()?.unwrap_or(0) == 0 =>
                 {

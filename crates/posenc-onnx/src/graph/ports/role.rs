@@ -54,9 +54,14 @@ pub(crate) fn role(graph: &Graph, value: ValueId, dtype: DType, rank: usize) -> 
         return Role::Positions;
     }
     // Keys and values of earlier tokens may be stored as integers.
-    let may_be_cached = dtype.is_float() || matches!(dtype, DType::I8 | DType::U8);
+    let is_small = matches!(dtype, DType::I8 | DType::U8);
     let is_said = || named(&["past", "cache"]) && !are_features(graph, value);
-    if may_be_cached && rank >= 3 && (is_cache(graph, value, rank) || is_said()) {
+    let is_past = match dtype.is_float() || is_small {
+        true => rank >= 3 && (is_cache(graph, value, rank) || is_said()),
+        // Larger integers of three axes may be ids.
+        false => dtype.is_int() && rank > 3 && is_cache(graph, value, rank),
+    };
+    if is_past {
         return Role::Past;
     }
     if dtype.is_float() {
@@ -136,9 +141,18 @@ pub(super) fn is_by_sequence(ports: &[Port], port: &Port) -> bool {
     let [count] = &port.dims[..] else {
         return false;
     };
+    // Beside ids or a cache, content of another stack tells nothing about this one.
+    let is_of_text = |other: &Port| match other.role {
+        Role::Tokens => other.dims.len() > 1,
+        role => role == Role::Past,
+    };
+    if ports.iter().any(is_of_text) {
+        return false;
+    }
     let is_counted = |other: &Port| match &other.dims[..] {
         [_, _] | [_] | [] => false,
-        [batch, tokens, _] => batch == count && tokens != count,
+        // One number may be that of any tokens.
+        [batch, tokens, _] => batch == count && tokens != count && *count != Dim::Known(1),
         [batch, ..] => batch == count,
     };
     let is_content = |other: &&Port| other.role == Role::Content && other.dtype.is_float();
@@ -160,6 +174,27 @@ pub(super) fn steps(graph: &Graph, ports: &[Port]) -> Vec<usize> {
     };
     let all = ports.iter().enumerate();
     all.filter(|(_, port)| is_step(port))
+        .map(|(at, _)| at)
+        .collect()
+}
+
+/// Inputs of a real number for each token, of which sines and cosines are computed beside other content: times, as
+/// positions of frames.
+pub(super) fn times(graph: &Graph, ports: &[Port]) -> Vec<usize> {
+    let is_content = |port: &Port| match port.role {
+        Role::Tokens => port.dims.len() > 1,
+        Role::Content => port.dtype.is_float() && port.dims.len() > 2,
+        _ => false,
+    };
+    let is_time = |port: &Port| {
+        port.role == Role::Content
+            && port.dtype.is_float()
+            && port.dims.len() == 2
+            && port.dims[1] != Dim::Known(1)
+            && feeds_sines(graph, port.value)
+    };
+    let all = ports.iter().enumerate();
+    all.filter(|(_, port)| ports.iter().any(is_content) && is_time(port))
         .map(|(at, _)| at)
         .collect()
 }

@@ -35,10 +35,14 @@ pub(super) fn disagreement(config: &HfConfig, found: &Found) -> Option<String> {
     let rotating = layers(rotate());
     // Layers that do not rotate may be those of another model beside this one.
     let all = layers(found.attention.iter().filter(|site| !site.cross));
-    let fits = |said: usize| (rotating..=all).contains(&said);
+    // Cross-attention may be in layers of its own.
+    let crossed = found.attention.iter().filter(|site| site.cross).count();
+    let most = all + crossed;
+    let fits = |said: usize| (rotating..=most).contains(&said);
     let is_said = fits(said) || config.attending().is_some_and(fits);
     (!is_said).then(|| {
-        let place = format!("{all} layers of attention");
+        let layers = if all == 1 { "layer" } else { "layers" };
+        let place = format!("{all} {layers} of attention");
         differs("the number of layers", said, &place)
     })
 }
@@ -92,6 +96,7 @@ mod tests {
                 "num_attention_heads of the config is 8",
             ),
             (r#"{"alibi": true}"#, "alibi of the config is ALiBi"),
+            (r#"{"vocab_size": 8}"#, "no key of a model with rotations"),
             (
                 r#"{"position_embedding_type": "alibi"}"#,
                 "position_embedding_type of the config is ALiBi",

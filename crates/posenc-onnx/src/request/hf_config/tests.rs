@@ -3,6 +3,7 @@
 #[path = "../../../../posenc-encodings/src/laws/golden.rs"]
 mod golden;
 mod lengths;
+mod nested;
 mod refusals;
 
 use serde_json::{Value, json};

@@ -37,8 +37,8 @@ fn rows_before_sequences_are_compared() {
 }
 
 /// A layer on a class token before others, each with a row of a stored table; a class token behind them
-/// where `is_last`.
-fn with_class(table: &[f64], is_last: bool) -> Model {
+/// where `is_last`. Rows are picked by their places where `is_picked`, and else cut to the length.
+fn with_class(table: &[f64], is_last: bool, is_picked: bool) -> Model {
     let mut s = Sketch::default();
     let x = s.embedded();
     let (shape, one, zero) = (s.op("Shape", &["input_ids"]), s.ints(&[1]), s.ints(&[0]));
@@ -54,7 +54,15 @@ fn with_class(table: &[f64], is_last: bool) -> Model {
     };
     let end = s.op("Add", &[&length, &one]);
     let table = s.floats(&[table.len() / HIDDEN, HIDDEN], table.iter().copied());
-    let rows = s.op("Slice", &[&table, &zero, &end, &zero]);
+    let rows = match is_picked {
+        false => s.op("Slice", &[&table, &zero, &end, &zero]),
+        true => {
+            let [first, step] = [0, 1].map(|n| s.int(n));
+            let end = s.op("Squeeze", &[&end]);
+            let places = s.op("Range", &[&first, &end, &step]);
+            s.gather(&table, &places, 0)
+        }
+    };
     let x = s.op("Add", &[&x, &rows]);
     let y = s.attends(&x, &x);
     s.model(18, &[&y])
@@ -75,47 +83,50 @@ fn table(rows: usize, is_sinusoidal: bool) -> Vec<f64> {
 }
 
 /// The rows of the only stored table of this width, after a rewrite to so many tokens.
-fn stretched(is_sinusoidal: bool, is_last: bool) -> Result<Vec<f64>, String> {
+fn stretched(is_sinusoidal: bool, is_last: bool, is_picked: bool) -> Result<Vec<f64>, String> {
     let mut request = Request::default();
     if !is_sinusoidal {
         request.scale = Some("tile".parse().unwrap());
     }
     request.parameters.max_length = Some(48);
-    let mut model = with_class(&table(25, is_sinusoidal), is_last);
+    let mut model = with_class(&table(25, is_sinusoidal), is_last, is_picked);
     let done = rewrite(&mut model, &request).map_err(|why| why.to_string())?;
     assert_eq!(done.report.limits.before[0].length, 24);
     assert_eq!(done.report.limits.after[0].length, 48);
     let graph = model.graph();
-    let mut stored = graph.nodes().filter(|(_, node)| node.is("Slice"));
-    let (_, node) = stored.next().unwrap();
-    let rows = graph.constant(node.input(0).unwrap()).unwrap();
-    assert_eq!(rows.dims(), [49, HIDDEN]);
+    let read = graph.nodes().filter_map(|(_, node)| node.input(0));
+    let mut stored = read.filter_map(|value| graph.constant(value));
+    let rows = stored.find(|rows| rows.dims() == [49, HIDDEN]).unwrap();
     Ok(rows.to_f64s().unwrap().to_vec())
 }
 
 #[test]
 fn a_class_token_before_the_others_keeps_its_row() {
-    let old = table(25, false);
-    let new = stretched(false, false).unwrap();
-    assert_eq!(new[..old.len()], old);
-    assert_eq!(
-        new[old.len()..],
-        old[HIDDEN..],
-        "a copy without the class token"
-    );
-    let waves = stretched(true, false).unwrap();
-    let far = table(49, true)
-        .iter()
-        .zip(&waves)
-        .map(|(a, b)| (a - b).abs())
-        .fold(0.0, f64::max);
-    assert!(far < 1e-6, "{far}");
+    for is_picked in [false, true] {
+        let old = table(25, false);
+        let new = stretched(false, false, is_picked).unwrap();
+        assert_eq!(new[..old.len()], old);
+        assert_eq!(
+            new[old.len()..],
+            old[HIDDEN..],
+            "a copy without the class token"
+        );
+        let waves = stretched(true, false, is_picked).unwrap();
+        let far = table(49, true)
+            .iter()
+            .zip(&waves)
+            .map(|(a, b)| (a - b).abs())
+            .fold(0.0, f64::max);
+        assert!(far < 1e-6, "{far}");
+    }
 }
 
 #[test]
 fn a_class_token_behind_the_others_is_refused() {
-    let why = stretched(false, true).unwrap_err();
-    assert!(why.contains("48"), "{why}");
+    for is_picked in [false, true] {
+        let why = stretched(false, true, is_picked).unwrap_err();
+        assert!(why.contains("48"), "{why}");
+    }
 }
 
 /// A layer on tokens with rows by place, and with rows that the first column of an input of three axes picks.

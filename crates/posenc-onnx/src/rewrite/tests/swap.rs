@@ -204,3 +204,32 @@ fn an_output_of_ids_reads_no_content_before_the_table() {
     let why = with_output(false).unwrap_err();
     assert!(why.contains("reads the content from before"), "{why}");
 }
+
+#[test]
+fn embeddings_whose_shape_alone_is_read_elsewhere_take_a_swap() {
+    let swapped = |is_shape: bool| {
+        let mut s = Sketch::default();
+        let embedded = s.embedded();
+        // Positions are counted from one column of the embeddings.
+        let (first, zero, one) = (s.int(0), s.int(0), s.int(1));
+        let column = s.gather(&embedded, &first, 2);
+        let shape = s.op("Shape", &[&column]);
+        let length = s.gather(&shape, &one, 0);
+        let at = s.op("Range", &[&zero, &length, &one]);
+        let table = s.weights(&[32, HIDDEN]);
+        let rows = s.gather(&table, &at, 0);
+        let x = s.op("Add", &[&embedded, &rows]);
+        let mut y = s.attends(&x, &x);
+        if !is_shape {
+            let column = s.unsqueeze(&column, &[2]);
+            y = s.op("Add", &[&y, &column]);
+        }
+        let request = Request {
+            to: Some(Kind::Sinusoidal),
+            ..Request::default()
+        };
+        rewrite(&mut s.model(17, &[&y]), &request).is_ok()
+    };
+    assert!(swapped(true));
+    assert!(!swapped(false), "the column is read");
+}
