@@ -37,8 +37,7 @@ pub(super) fn text_part(mut config: Map<String, Value>) -> Map<String, Value> {
 
 /// Whether a config has no key that tells anything about rotations.
 pub(super) fn says_nothing(config: &Map<String, Value>) -> bool {
-    let is_told = |key: &&str| config.contains_key(*key);
-    !rotates(config) && !OTHERS.iter().any(|key| is_told(&key))
+    !rotates(config) && !OTHERS.iter().any(|key| config.contains_key(*key))
 }
 
 fn rotates(config: &Map<String, Value>) -> bool {
