@@ -25,6 +25,7 @@ mod rules;
 mod shapes;
 mod sizes;
 mod slices;
+mod stored_sizes;
 mod sums;
 pub(crate) mod table;
 #[cfg(test)]

@@ -132,17 +132,20 @@ impl<'a> Longer<'a> {
         }
     }
 
-    /// How many rows an index picks beside one for each token, in a graph without a cache.
+    /// How many rows an index picks beside one for each token, in a graph without a cache and of one stack.
     pub(super) fn beside(&mut self, index: ValueId) -> usize {
-        let at = self.runs.found.lengths;
-        let tokens = at.sequence;
+        let found = self.runs.found;
+        let tokens = found.lengths.sequence;
+        if found.ports.longest(found.lengths) != tokens {
+            return 0;
+        }
         self.grows(index);
         let Some([Some(same), Some(longer)]) = &self.doubled else {
             return 0;
         };
         let more = |trace: &Trace, tokens: usize| trace.get(index).elements()?.checked_sub(tokens);
         match (more(same, tokens), more(longer, 2 * tokens)) {
-            (Some(now), Some(then)) if now == then && at.past == 0 => now,
+            (Some(now), Some(then)) if now == then => now,
             _ => 0,
         }
     }

@@ -67,6 +67,7 @@ impl Walk<'_> {
                 axes,
                 rows,
                 is_computed: self.axes.contains_key(&value),
+                is_fixed: self.context.found.classes.of_value(value).is_constant(),
             };
             if !table.is_computed {
                 let is_same =

@@ -108,6 +108,8 @@ pub(super) fn walked<'a>(
 ) -> Result<Walk<'a>, RewriteError> {
     let mut walk = Walk::new(context, wanted(image, size, by));
     walk.start(image.input, image.axes(size));
+    let sides = |size: ImageSize| [size.height, size.width];
+    walk.follow_stored_sizes(sides(image.size()), sides(size));
     walk.run()?;
     walk.check_windows()?;
     walk.check_counts()?;

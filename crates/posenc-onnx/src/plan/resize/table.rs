@@ -23,6 +23,8 @@ pub(crate) struct ResizedTable {
     pub(crate) rows: NewRows,
     /// Whether the graph itself makes them of the table, for any size.
     pub(crate) is_computed: bool,
+    /// Whether it is the same for every image, so that these rows are read.
+    pub(crate) is_fixed: bool,
 }
 
 /// What the rows of a table become.
@@ -94,7 +96,8 @@ impl ResizedTable {
         if let NewRows::Line(table) = &self.rows {
             return table.after(encoding);
         }
-        let Some([height, width]) = self.grid().filter(|_| !self.is_computed) else {
+        let is_read = !self.is_computed || self.is_fixed;
+        let Some([height, width]) = self.grid().filter(|_| is_read) else {
             return encoding.clone();
         };
         match encoding.clone() {

@@ -47,6 +47,7 @@ fn check_at(
     // The graph makes the rows of every table now.
     let is_computed = |table: &ResizedTable| ResizedTable {
         is_computed: true,
+        is_fixed: false,
         ..table.clone()
     };
     let trial = Plan {

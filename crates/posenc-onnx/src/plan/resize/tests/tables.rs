@@ -45,7 +45,7 @@ fn a_table_in_parts_follows() {
 
 #[test]
 fn a_table_that_is_computed_of_other_numbers_is_refused() {
-    let cases: [(&str, Make); 8] = [
+    let cases: [(&str, Make); 7] = [
         ("times a number for each row", |s| {
             let table = table(s);
             let each = s.weights(&[1, PATCHES as usize + 1, 1]);
@@ -82,18 +82,6 @@ fn a_table_that_is_computed_of_other_numbers_is_refused() {
             let large = s.weights(&[1, 40, HIDDEN]);
             s.slice(&large, 1, [0, PATCHES + 1, 1])
         }),
-        ("resized", |s| {
-            let small = s.weights(&[1, HIDDEN, 3, 3]);
-            let empty = s.floats(&[0], []);
-            let side = GRID as i64;
-            let sizes = s.ints(&[1, HIDDEN as i64, side, side]);
-            let mode = [("mode", A::Text("linear"))];
-            let grid = s.with("Resize", &[&small, &empty, &empty, &sizes], &mode);
-            let rows = s.reshape(&grid, &[1, HIDDEN as i64, PATCHES]);
-            let rows = s.transpose(&rows, &[0, 2, 1]);
-            let class = s.weights(&[1, 1, HIDDEN]);
-            s.concat(&[&class, &rows], 1)
-        }),
     ];
     for (name, table) in cases {
         for size in ["12x8", "4x16"] {
@@ -106,16 +94,34 @@ fn a_table_that_is_computed_of_other_numbers_is_refused() {
 
 /// Rows that the graph resizes to the patches of the image at hand, of a table on a grid of so many sides.
 fn resizing<const SIDE: usize>(s: &mut Sketch, mode: &str) -> String {
-    let stored = s.weights(&[1, SIDE, SIDE, HIDDEN]);
-    let stored = s.transpose(&stored, &[0, 3, 1, 2]);
     let shape = s.op("Shape", &["pixels"]);
     let sides = s.slice(&shape, 0, [2, 4, 1]);
     let two = s.int(2);
     let sides = s.op("Div", &[&sides, &two]);
     let kept = s.ints(&[1, HIDDEN as i64]);
-    let (sizes, empty) = (s.concat(&[&kept, &sides], 0), s.floats(&[0], []));
+    let sizes = s.concat(&[&kept, &sides], 0);
+    resized_to::<SIDE>(s, mode, &sizes)
+}
+
+/// The same to sizes that are stored, in one constant or behind those that stay.
+fn resizing_to_stored<const SIDE: usize>(s: &mut Sketch, mode: &str, is_joined: bool) -> String {
+    let (kept, side) = (HIDDEN as i64, GRID as i64);
+    let sizes = match is_joined {
+        false => s.ints(&[1, kept, side, side]),
+        true => {
+            let (kept, sides) = (s.ints(&[1, kept]), s.ints(&[side, side]));
+            s.concat(&[&kept, &sides], 0)
+        }
+    };
+    resized_to::<SIDE>(s, mode, &sizes)
+}
+
+fn resized_to<const SIDE: usize>(s: &mut Sketch, mode: &str, sizes: &str) -> String {
+    let stored = s.weights(&[1, SIDE, SIDE, HIDDEN]);
+    let stored = s.transpose(&stored, &[0, 3, 1, 2]);
+    let empty = s.floats(&[0], []);
     let mode = [("mode", A::Text(mode))];
-    let grid = s.with("Resize", &[&stored, &empty, &empty, &sizes], &mode);
+    let grid = s.with("Resize", &[&stored, &empty, &empty, sizes], &mode);
     let rows = s.reshape(&grid, &[1, HIDDEN as i64, -1]);
     let rows = s.transpose(&rows, &[0, 2, 1]);
     let class = s.weights(&[1, 1, HIDDEN]);
@@ -124,13 +130,22 @@ fn resizing<const SIDE: usize>(s: &mut Sketch, mode: &str) -> String {
 
 #[test]
 fn a_table_that_the_graph_resizes_is_compared_with_the_stored_one() {
-    let as_asked: [(&str, Make); 2] = [
+    let as_asked: [(&str, Make); 4] = [
         ("the grid of the image", |s| resizing::<GRID>(s, "cubic")),
         ("another grid", |s| resizing::<7>(s, "cubic")),
+        ("stored sizes", |s| {
+            resizing_to_stored::<7>(s, "cubic", false)
+        }),
+        ("stored sides", |s| {
+            resizing_to_stored::<7>(s, "cubic", true)
+        }),
     ];
-    let otherwise: [(&str, Make); 2] = [
+    let otherwise: [(&str, Make); 3] = [
         ("linear", |s| resizing::<7>(s, "linear")),
         ("nearest", |s| resizing::<7>(s, "nearest")),
+        ("linear, to stored sizes", |s| {
+            resizing_to_stored::<7>(s, "linear", false)
+        }),
     ];
     for (size, patches) in [("12x8", 24), ("4x16", 16)] {
         for (name, table) in as_asked {
