@@ -96,7 +96,7 @@ impl Search<'_> {
                 // One number for each feature is a weight that a program gives.
                 let is_weight = port.is_none_or(|port| match port.dims[..] {
                     [] => true,
-                    [Dim::Known(n)] => n > 1,
+                    [Dim::Known(n)] => n > 1 && port.dtype.is_float(),
                     _ => false,
                 });
                 roots.input = roots.input.or(Some(value).filter(|_| !is_weight));

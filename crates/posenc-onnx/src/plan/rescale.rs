@@ -175,8 +175,7 @@ impl<'a> Planner<'a> {
     /// The targets that a config describes.
     fn targets_of_config(&mut self, source: &Config) -> Result<Vec<(usize, Target)>, RewriteError> {
         let config = source.parse()?;
-        if config.says_nothing() {
-            let why = "it has no key of a model with rotations; give the config.json of the language model";
+        if let Some(why) = config.says_nothing() {
             return Err(source.refuse(why).into());
         }
         // A part of a model may have fewer layers, as what was not read may have more.

@@ -155,8 +155,8 @@ impl HfConfig {
         })
     }
 
-    /// Whether no key tells anything about rotations, as in the config of something else.
-    pub(crate) fn says_nothing(&self) -> bool {
+    /// Why no key tells anything about rotations, as in the config of something else.
+    pub(crate) fn says_nothing(&self) -> Option<String> {
         nested::says_nothing(&self.text)
     }
 

@@ -107,25 +107,42 @@ fn what_weights_project_and_norms_are_not() {
     assert_eq!(cached, [""; 0]);
 }
 
-#[test]
-fn real_numbers_of_tokens_whose_sines_are_computed_are_positions() {
-    let is_position = |dims: &[&str], beside: bool| {
-        let mut s = Sketch::default();
-        let times = s.input("t", DType::F32, dims);
-        let waves = s.op("Sin", &[&times]);
-        let mut outputs = vec![waves];
-        if beside {
-            outputs.push(s.embedded());
-        }
-        let outputs: Vec<&str> = outputs.iter().map(|s| &**s).collect();
-        let model = s.model(17, &outputs);
-        let ports = Ports::of(model.graph(), &Default::default());
-        ports.first(Role::Positions).is_some()
+/// Whether an input of these axes, of whose numbers sines are computed, is one of positions.
+fn is_position(dims: &[&str], is_rotation: bool) -> bool {
+    let mut s = Sketch::default();
+    let times = s.input("t", DType::F32, dims);
+    let times = match dims.len() {
+        1 => s.unsqueeze(&times, &[1, 2]),
+        _ => s.unsqueeze(&times, &[2]),
     };
+    let frequencies = s.floats(&[1, SIZE], (0..SIZE).map(frequency));
+    let angles = s.op("MatMul", &[&times, &frequencies]);
+    let waves = s.op("Sin", &[&angles]);
+    let x = s.embedded();
+    let y = match is_rotation {
+        true => {
+            let (x, waves) = (s.headed(&x), s.unsqueeze(&waves, &[1]));
+            s.op("Mul", &[&x, &waves])
+        }
+        // Features of a number: projected, and added up as its square.
+        false => {
+            let square = s.op("Mul", &[&waves, &waves]);
+            let w = s.weights(&[SIZE, HIDDEN]);
+            let features = s.op("MatMul", &[&square, &w]);
+            s.op("Add", &[&x, &features])
+        }
+    };
+    let model = s.model(17, &[&y]);
+    let ports = Ports::of(model.graph(), &Default::default());
+    ports.first(Role::Positions).is_some()
+}
+
+#[test]
+fn real_numbers_of_tokens_whose_sines_multiply_others_are_positions() {
     assert!(is_position(&["batch", "sequence"], true));
     assert!(
         !is_position(&["batch", "sequence"], false),
-        "the only content"
+        "features of a value"
     );
     assert!(!is_position(&["batch", "1"], true), "one for each sequence");
     assert!(!is_position(&["batch"], true), "one for each sequence");

@@ -5,7 +5,7 @@
 
 use ndarray::{Array2, Ix2};
 use posenc_encodings::kind::Layout;
-use posenc_ir::eval::{Trace, Value, probe};
+use posenc_ir::eval::{Budget, Trace, Value, probe};
 use posenc_ir::{DType, Emitter, Node, NodeId, ScopeId, Tensor, ValueId};
 use rustc_hash::FxHashMap;
 
@@ -14,7 +14,7 @@ use super::waves::{BUDGET, CONTRIB};
 use crate::detect::context::Context;
 use crate::detect::{RotaryOperand, RotarySite, run_at};
 use crate::graph::operators::is_layout;
-use crate::graph::ports::Lengths;
+use crate::graph::ports::{Lengths, place};
 use crate::graph::sizes::is_of_sizes_and;
 
 /// The last index of each sequence.
@@ -28,6 +28,9 @@ const OTHERS: [usize; 3] = [9, 14, 15];
 
 /// ONNX Runtime rotates heads in blocks of so many features.
 const BLOCK: usize = 16;
+
+/// Elements of queries or keys.
+const PLACES: Budget = Budget { elements: 1 << 22 };
 
 /// Runs of other lengths than the trial run: a prompt, and a token behind others.
 const RUNS: usize = 2;
@@ -108,8 +111,39 @@ impl<'a> Joiner<'a> {
         })
     }
 
-    /// Whether the result of a rotation is read as an input of this node alone.
+    /// Whether the result of a rotation is read as an input of this node alone, with each feature in its place.
     fn leads_to(&self, side: &RotaryOperand, to: NodeId, slot: usize) -> bool {
+        self.reaches(side, to, slot) && self.keeps_places(side, to, slot) == Some(true)
+    }
+
+    /// Whether the input has each token, and each feature of a head, where the operator takes it to be.
+    fn keeps_places(&self, side: &RotaryOperand, to: NodeId, slot: usize) -> Option<bool> {
+        let graph = self.context.graph();
+        let (output, lane) = (side.region.output, side.region.output_lane);
+        let dims = self.context.dims(output)?;
+        let (width, feature) = (lane.width(dims)?, lane.feature?);
+        let count: usize = dims.iter().product();
+        let places = (0..count).map(|at| {
+            let token = place(at, dims, lane.sequence);
+            (token * width + place(at, dims, feature) % width) as f64
+        });
+        let places = Tensor::from_f64(DType::F64, dims, &places.collect::<Vec<f64>>());
+        let change = [(output, Value::from_tensor(&places))]
+            .into_iter()
+            .collect();
+        let read = graph.node(to).input(slot)?;
+        let trial = &self.context.found.trace;
+        let got = probe(self.context.model, trial, &change, &[read], &PLACES).ok()?;
+        let got = got.first()?.to_f64()?;
+        let own = |(at, found): (usize, &f64)| {
+            let (token, feature) = (place(at, got.shape(), 1), place(at, got.shape(), 2));
+            *found == (token * width + feature % width) as f64
+        };
+        Some(got.ndim() == 3 && got.iter().enumerate().all(own))
+    }
+
+    /// Whether the result of a rotation is read as an input of this node alone.
+    fn reaches(&self, side: &RotaryOperand, to: NodeId, slot: usize) -> bool {
         let graph = self.context.graph();
         let is_plain = side.region.inside.is_none() && side.basis.is_none();
         let mut value = side.region.output;
@@ -244,9 +278,26 @@ impl<'a> Joiner<'a> {
 }
 
 impl Rows {
+    /// The columns of a stored table, where they are not all.
+    fn stored(self, context: &Context<'_>, pairs: usize) -> Option<Tensor> {
+        let table = context.graph().constant(self.table);
+        let table = table.filter(|_| self.part != Part::All)?;
+        let (numbers, rows) = (table.to_f64s()?, *table.dims().first()?);
+        let width = numbers.len() / rows.max(1);
+        let columns = (0..rows).flat_map(|row| {
+            let at = move |pair| row * width + self.part.column(pair);
+            (0..pairs).map(at).collect::<Vec<usize>>()
+        });
+        let columns: Vec<f64> = columns.map(|at| numbers[at]).collect();
+        Some(Tensor::from_f64(table.dtype(), &[rows, pairs], &columns))
+    }
+
     /// The table as the operator reads it, of so many pairs.
     pub(super) fn cut(self, context: &Context<'_>, out: &mut Emitter<'_>, pairs: usize) -> ValueId {
-        let table = self.part.cut(out, self.table, pairs, 1);
+        let table = match self.stored(context, pairs) {
+            Some(columns) => out.constant("table", columns),
+            None => self.part.cut(out, self.table, pairs, 1),
+        };
         match context.dtype(self.table) == self.dtype {
             true => table,
             false => out.cast(table, self.dtype),

@@ -92,6 +92,18 @@ fn is_chosen_by(graph: &Graph, node: &Node, values: &FxHashSet<ValueId>) -> bool
     false
 }
 
+/// Whether numbers of an input are compared with others, as positions are with those of keys by a mask.
+pub(crate) fn is_compared(graph: &Graph, value: ValueId) -> bool {
+    reaches(graph, [value], |node, at| {
+        match (node.domain(), node.op()) {
+            ("", "Less" | "LessOrEqual" | "Greater" | "GreaterOrEqual") => Step::Found,
+            ("", "Add" | "Sub") => Step::On,
+            _ if moves(node, at) => Step::On,
+            _ => Step::Stop,
+        }
+    })
+}
+
 /// Whether one of these values reaches a softmax or the mask of an operator of attention.
 fn reach_scores(graph: &Graph, values: Vec<ValueId>) -> bool {
     reaches(graph, values, |node, at| match (node.domain(), node.op()) {

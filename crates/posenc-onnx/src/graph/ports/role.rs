@@ -4,7 +4,9 @@ use posenc_ir::{DType, Dim, Graph, ValueId};
 use rustc_hash::FxHashSet;
 
 use super::masks::masks_scores;
-use super::uses::{are_features, feeds_sines, is_cache, is_position, picked_tables, picks_factors};
+use super::uses::{
+    are_features, feeds_rotation, feeds_sines, is_cache, is_position, picked_tables, picks_factors,
+};
 use super::{Port, Role};
 use crate::graph::operators::{gather_axis, is_copy, is_layout};
 use crate::graph::sizes::is_of_sizes_and;
@@ -178,8 +180,8 @@ pub(super) fn steps(graph: &Graph, ports: &[Port]) -> Vec<usize> {
         .collect()
 }
 
-/// Inputs of a real number for each token, of which sines and cosines are computed beside other content: times, as
-/// positions of frames.
+/// Inputs of a real number for each token, whose sines and cosines multiply other content: times, as positions of
+/// frames.
 pub(super) fn times(graph: &Graph, ports: &[Port]) -> Vec<usize> {
     let is_content = |port: &Port| match port.role {
         Role::Tokens => port.dims.len() > 1,
@@ -191,7 +193,7 @@ pub(super) fn times(graph: &Graph, ports: &[Port]) -> Vec<usize> {
             && port.dtype.is_float()
             && port.dims.len() == 2
             && port.dims[1] != Dim::Known(1)
-            && feeds_sines(graph, port.value)
+            && feeds_rotation(graph, port.value)
     };
     let all = ports.iter().enumerate();
     all.filter(|(_, port)| ports.iter().any(is_content) && is_time(port))

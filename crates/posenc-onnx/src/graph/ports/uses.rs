@@ -141,6 +141,43 @@ pub(super) fn feeds_sines(graph: &Graph, value: ValueId) -> bool {
     })
 }
 
+/// Whether sines or cosines that are computed from the value multiply what weights make of something else, as those
+/// of angles do.
+pub(super) fn feeds_rotation(graph: &Graph, value: ValueId) -> bool {
+    let mut waves = vec![];
+    reaches(graph, [value], |node, at| {
+        match (node.domain(), node.op()) {
+            ("", "Sin" | "Cos") => {
+                waves.extend(node.output(0));
+                Step::Stop
+            }
+            ("", "Mul" | "Add" | "Sub" | "Div" | "MatMul" | "Einsum" | "Concat") => Step::On,
+            _ if moves(node, at) => Step::On,
+            _ => Step::Stop,
+        }
+    });
+    let mut own: FxHashSet<ValueId> = waves.iter().copied().collect();
+    reaches(graph, waves, |node, at| {
+        let other = node.input(1 - at.slot().min(1));
+        let goes_on = match (node.domain(), node.op()) {
+            ("" | "com.microsoft", "RotaryEmbedding") if at.slot() > 0 => return Step::Found,
+            ("", "Mul") if is_beside_constants(graph, node, at) => true,
+            ("", "Mul") if other.is_some_and(|v| !own.contains(&v) && is_projected(graph, v)) => {
+                return Step::Found;
+            }
+            ("", "Concat" | "Neg" | "Slice" | "Split" | "Gather") => true,
+            _ => moves(node, at),
+        };
+        match goes_on {
+            true => {
+                own.extend(node.outputs().iter().flatten());
+                Step::On
+            }
+            false => Step::Stop,
+        }
+    })
+}
+
 /// Whether an operator takes the value as positions.
 pub(super) fn is_position(graph: &Graph, value: ValueId) -> bool {
     reaches(graph, [value], |node, at| {

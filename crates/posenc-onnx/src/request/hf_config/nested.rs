@@ -18,8 +18,11 @@ const OTHERS: [&str; 10] = [
     "position_embedding_type",
 ];
 
+/// Words in the names of parts for pictures and sound.
+const SENSES: [&str; 6] = ["vision", "visual", "image", "video", "audio", "speech"];
+
 /// The part that `text_config` names; without one, the only part that says how it rotates where the config itself
-/// says nothing of that.
+/// says nothing of that. Parts for pictures and sound are none.
 pub(super) fn text_part(mut config: Map<String, Value>) -> Map<String, Value> {
     if let Some(Value::Object(text)) = config.remove("text_config") {
         return text;
@@ -30,14 +33,25 @@ pub(super) fn text_part(mut config: Map<String, Value>) -> Map<String, Value> {
     let mut parts = vec![];
     find(&config, &mut parts);
     match parts[..] {
-        [part] => part.clone(),
+        [(_, part)] => part.clone(),
         _ => config,
     }
 }
 
-/// Whether a config has no key that tells anything about rotations.
-pub(super) fn says_nothing(config: &Map<String, Value>) -> bool {
-    !rotates(config) && !OTHERS.iter().any(|key| config.contains_key(*key))
+/// Why a config tells nothing about rotations; `None` where it has a key that may.
+pub(super) fn says_nothing(config: &Map<String, Value>) -> Option<String> {
+    let mut parts = vec![];
+    find(config, &mut parts);
+    if let [(first, _), (second, _), ..] = parts[..] {
+        return Some(format!(
+            "several parts of it have rotations ({first}, {second}); give that of the language model alone"
+        ));
+    }
+    let is_told = rotates(config) || OTHERS.iter().any(|key| config.contains_key(*key));
+    (!is_told).then(|| {
+        "it has no key of a model with rotations; give the config.json of the language model"
+            .to_owned()
+    })
 }
 
 fn rotates(config: &Map<String, Value>) -> bool {
@@ -46,15 +60,23 @@ fn rotates(config: &Map<String, Value>) -> bool {
     keys.any(|key| config.get(*key).is_some_and(|value| !value.is_null()))
 }
 
-/// The outermost parts that say how they rotate.
-fn find<'a>(config: &'a Map<String, Value>, parts: &mut Vec<&'a Map<String, Value>>) {
-    let nested = config.get("text_config").and_then(Value::as_object);
-    let all = || config.values().filter_map(Value::as_object);
+/// The outermost parts that say how they rotate, with their names; none of a config that says it itself.
+fn find<'a>(config: &'a Map<String, Value>, parts: &mut Vec<(&'a str, &'a Map<String, Value>)>) {
+    if rotates(config) {
+        return;
+    }
     // Beside a part for text, others are for pictures and sound.
-    let inner: Vec<&Map<String, Value>> = nested.map_or_else(|| all().collect(), |text| vec![text]);
-    for part in inner {
+    let has_text = config.get("text_config").is_some_and(Value::is_object);
+    for (name, value) in config {
+        let is_other = match has_text {
+            true => name != "text_config",
+            false => SENSES.iter().any(|sense| name.contains(sense)),
+        };
+        let Some(part) = value.as_object().filter(|_| !is_other) else {
+            continue;
+        };
         match rotates(part) {
-            true => parts.push(part),
+            true => parts.push((name, part)),
             false => find(part, parts),
         }
     }

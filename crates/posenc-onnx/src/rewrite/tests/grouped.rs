@@ -21,6 +21,8 @@ enum Before {
     Read,
     /// The same, and keys are scaled behind them.
     Scaled,
+    /// The same, and features of queries and keys change places behind them.
+    Moved,
     /// The same, and keys are masked within them.
     Masked,
     /// The same, and the operator normalizes queries and keys.
@@ -112,6 +114,13 @@ fn grouped(size: usize, before: Before) -> Model {
         match before {
             Before::Read => outputs.push(k.clone()),
             Before::Scaled => k = s.op("Mul", &[&k, &scale]),
+            Before::Moved => {
+                [q, k] = [&q, &k].map(|x| {
+                    let x = s.reshape(x, &[0, 0, heads, 2, half as i64]);
+                    let x = s.transpose(&x, &[0, 1, 2, 4, 3]);
+                    s.reshape(&x, &[0, 0, -1])
+                });
+            }
             Before::Norms => {
                 let norms = [(); 2].map(|()| s.weights(&[size]));
                 inputs.extend([(); 7].map(|()| String::new()));
@@ -292,6 +301,13 @@ fn an_operator_does_not_rotate_itself_where_that_is_another_result() {
     for before in [Before::Read, Before::Scaled, Before::Masked, Before::Norms] {
         assert_eq!(joined(grouped(16, before)), (false, 2), "{before:?}");
     }
+    // The operator would rotate other pairs.
+    let request = Request {
+        form: Some(Form::Contrib),
+        ..Request::default()
+    };
+    let why = rewrite(&mut grouped(16, Before::Moved), &request).unwrap_err();
+    assert!(why.to_string().contains("cannot be read back"), "{why}");
     // ONNX Runtime rotates no heads of this width.
     let narrow = grouped(SIZE, Before::Rotations(Counted::Last));
     assert_eq!(joined(narrow), (false, 2));
