@@ -281,6 +281,7 @@ fn pairs(first: &Outputs, moved: &Outputs, shift: Shift) -> Vec<(String, Tensor,
 mod tests {
     use super::*;
     use crate::detect::{Options, detect};
+    use crate::graph::sketch::{A, Sketch};
     use crate::prove::options::VerifyOptions;
     use crate::prove::testing::{Evaluator, fixture};
     use posenc_ir::Model;
@@ -328,6 +329,31 @@ mod tests {
         };
         let rows = rows(&fixture("bert/dynamo"), &Evaluator::default(), Some(by));
         assert!(rows.iter().any(|row| !row.ok), "{rows:#?}");
+    }
+
+    #[test]
+    fn positions_that_a_mask_compares_are_not_moved() {
+        let means_of = |is_compared: bool| {
+            let mut s = Sketch::default();
+            let x = s.embedded();
+            let at = s.input("position_ids", DType::I64, &["sequence"]);
+            let [scores, v] = s.scored(&x, &x);
+            let keys = s.range();
+            let queries = s.unsqueeze(if is_compared { &at } else { &keys }, &[1]);
+            let later = s.op("Greater", &[&keys, &queries]);
+            let [low, zero] = [-1e9, 0.0].map(|n| s.float(n));
+            let mask = s.op("Where", &[&later, &low, &zero]);
+            let scores = s.op("Add", &[&scores, &mask]);
+            let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
+            let y = s.op("MatMul", &[&weights, &v]);
+            let y = s.merged(&y);
+            let model = s.model(17, &[&y, &at]);
+            let found = detect(&model, &Options::default());
+            let subject = Subject::new(&model, &found, &VerifyOptions::default()).unwrap();
+            means(&subject)
+        };
+        assert_eq!(means_of(true), None);
+        assert_eq!(means_of(false), Some(Means::Positions), "control");
     }
 
     #[test]

@@ -107,6 +107,26 @@ fn what_weights_project_and_norms_are_not() {
     assert_eq!(cached, [""; 0]);
 }
 
+#[test]
+fn whole_numbers_of_a_fixed_batch_are_no_weights() {
+    let scaled = |dtype: DType| {
+        let mut s = Sketch::default();
+        let x = s.embedded();
+        let v = s.headed(&x);
+        let [q, k] = [(); 2].map(|()| {
+            let y = s.headed(&x);
+            let name = format!("n_of_{y}");
+            let numbers = s.input(&name, dtype, &["8"]);
+            let numbers = s.cast(&numbers, DType::F32);
+            s.op("Mul", &[&y, &numbers])
+        });
+        let y = attend(&mut s, &q, &k, &v);
+        found(&s.model(18, &[&y])).not_evaluated
+    };
+    assert!(!scaled(DType::I64).is_empty());
+    assert_eq!(scaled(DType::F32), [""; 0], "a weight for each feature");
+}
+
 /// Whether an input of these axes, of whose numbers sines are computed, is one of positions.
 fn is_position(dims: &[&str], is_rotation: bool) -> bool {
     let mut s = Sketch::default();
