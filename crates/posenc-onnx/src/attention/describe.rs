@@ -1,7 +1,7 @@
 //! Heads, cache and kind of a site.
 
 use posenc_ir::eval::Trace;
-use posenc_ir::{Graph, Model, NodeId, ScopeId, ValueId};
+use posenc_ir::{DType, Graph, Model, NodeId, ScopeId, ValueId};
 
 use crate::attention::heads;
 use crate::attention::keys::{per_token, trace_back};
@@ -85,7 +85,16 @@ pub(super) fn one_stream((graph, classes, trace): (&Graph, &Classes, &Trace), si
             };
             let inputs = graph.node(id).inputs().iter().flatten().copied();
             // Ids are the content of several streams.
-            let is_id = |v: ValueId| trace.get(v).dtype.is_some_and(|dtype| dtype.is_int());
+            let is_id = |v: ValueId| match trace.get(v).dtype {
+                Some(DType::I64) => true,
+                // Products of quantized features have more axes.
+                Some(DType::I32) => trace
+                    .get(v)
+                    .dims
+                    .as_ref()
+                    .is_some_and(|dims| dims.len() < 3),
+                _ => false,
+            };
             let content: Vec<ValueId> = inputs
                 .filter(|v| classes.of_value(*v).has(Class::CONTENT) && !is_id(*v))
                 .collect();

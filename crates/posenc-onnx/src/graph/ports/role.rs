@@ -153,8 +153,7 @@ pub(super) fn is_by_sequence(ports: &[Port], port: &Port) -> bool {
     }
     let is_counted = |other: &Port| match &other.dims[..] {
         [_, _] | [_] | [] => false,
-        // One number may be that of any tokens.
-        [batch, tokens, _] => batch == count && tokens != count && *count != Dim::Known(1),
+        [batch, tokens, _] => batch == count && tokens != count,
         [batch, ..] => batch == count,
     };
     let is_content = |other: &&Port| other.role == Role::Content && other.dtype.is_float();

@@ -419,9 +419,8 @@ fn one_number_for_each_image_is_no_position_and_no_token() {
     assert_eq!(tokens.0, Some(Role::Positions));
     let named = ports("1", "1", "position_ids", &image("1"));
     assert_eq!(named.0, Some(Role::Positions));
-    // One number may be the position of the only sequence.
-    let one = ports("1", "1", "t", &["1", "sequence", "8"]);
-    assert_eq!(one.0, Some(Role::Positions));
+    let latents = ports("1", "1", "t", &["1", "sequence", "8"]);
+    assert_eq!(latents.0, content);
 }
 
 #[test]
