@@ -25,7 +25,7 @@ mod stacks;
 pub(crate) mod stream;
 mod walk;
 
-pub(crate) use crossed::crossed;
+pub(crate) use crossed::mark_crossed;
 pub(crate) use find::{number, sites};
 pub(crate) use keys::per_token;
 pub(crate) use site::{Operand, Site, StackLayer};

@@ -12,7 +12,7 @@ use crate::graph::mixing::Tokens;
 
 /// Takes attention for cross-attention where queries and keys come from different streams, in which the same places
 /// hold different tokens. Says whether there is any.
-pub(crate) fn crossed(
+pub(crate) fn mark_crossed(
     (graph, classes, trace): (&Graph, &Classes, &Trace),
     tokens: &Tokens,
     sites: &mut [Site],

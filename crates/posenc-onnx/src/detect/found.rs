@@ -127,10 +127,14 @@ impl Found {
 
     /// Whether a site is of learned queries, and nothing encodes positions there.
     pub(crate) fn has_no_positions(&self, site: usize) -> bool {
-        let rotated = self.rotary.iter().any(|r| r.site == site)
-            || self.not_rotary.iter().any(|r| r.site == site);
-        let encoded = self.findings.iter().any(|f| f.sites.contains(&site));
-        self.latent.contains(&site) && !rotated && !encoded
+        self.latent.contains(&site) && !self.has_positions(site)
+    }
+
+    /// Whether positions were seen to act on a site.
+    pub(crate) fn has_positions(&self, site: usize) -> bool {
+        self.rotary.iter().any(|r| r.site == site)
+            || self.not_rotary.iter().any(|r| r.site == site)
+            || self.findings.iter().any(|f| f.sites.contains(&site))
     }
 }
 

@@ -12,15 +12,8 @@ pub(crate) fn unread(graph: &Graph, found: &Found) -> Option<String> {
         let queries = dims.and_then(|dims| dims.get(site.query.lane.sequence));
         site.past && !site.cross && queries == Some(&1)
     };
-    let is_read = |site: &Site| {
-        found.rotary.iter().any(|rotary| rotary.site == site.index)
-            || found
-                .findings
-                .iter()
-                .any(|finding| finding.sites.contains(&site.index))
-    };
     let mut sites = found.attention.iter();
-    let site = sites.find(|site| is_alone(site) && !is_read(site))?;
+    let site = sites.find(|site| is_alone(site) && !found.has_positions(site.index))?;
     Some(format!(
         "{}: the graph takes one token at a time, and which positions its queries have cannot be told from one; \
          export the model for several tokens, or any number",

@@ -8,7 +8,7 @@ use super::runs::BUDGET;
 use super::{lengths, unrecognized};
 use crate::attention::left_out::left_out;
 use crate::attention::reads::reads;
-use crate::attention::{Site, crossed, number, order, sites};
+use crate::attention::{Site, mark_crossed, number, order, sites};
 use crate::graph::dataflow::{Class, Classes, is_fed};
 use crate::graph::mixing::{self, Mixed, all_selected};
 use crate::graph::ports::{Lengths, Ports};
@@ -124,7 +124,7 @@ impl Trial {
             mixed
         };
         let mut mixed = follow(&attention);
-        if crossed((graph, &classes, &trace), &mixed.tokens, &mut attention) {
+        if mark_crossed((graph, &classes, &trace), &mixed.tokens, &mut attention) {
             mixed = follow(&attention);
         }
         let reasons = left_out(graph, &classes, &trace, &mixed.tokens, &attention);

@@ -64,10 +64,10 @@ pub(crate) fn reform(
         return Err(context.refuse(found.rotary[*first].node, why));
     }
     let mut out = graph.emitter(graph.main(), "posenc_form");
-    let joiner = (form == Form::Contrib).then(|| Joiner::new(context));
+    let mut joiner = (form == Form::Contrib).then(|| Joiner::new(context));
     let parts = sites.iter().flat_map(|at| {
         let site = &found.rotary[*at];
-        let joined = joiner.as_ref().and_then(|joiner| joiner.join(site));
+        let joined = joiner.as_mut().and_then(|joiner| joiner.join(site));
         joined.map_or_else(|| Part::of(site), |joined| vec![Part::Joined(joined)])
     });
     let parts = parts.collect();

@@ -105,18 +105,17 @@ impl Ports {
         let fixed: BTreeMap<(ValueId, usize), usize> = fixed.collect();
         let mut symbols = symbols(&ports, &fixed);
         // Numbers of new tokens are no lengths of sequences.
-        let is_of_tokens = |port: &Port| match &port.dims[..] {
-            [Dim::Symbol(s)] => symbols.get(s) == Some(&Axis::Sequence),
+        let is_place = |port: &&mut Port| match &port.dims[..] {
+            [Dim::Symbol(s)] => {
+                port.role == Role::Counts && symbols.get(s) == Some(&Axis::Sequence)
+            }
             _ => false,
         };
-        let mut are_places = false;
-        for port in &mut ports {
-            if port.role == Role::Counts && is_of_tokens(port) {
+        let places: Vec<&mut Port> = ports.iter_mut().filter(is_place).collect();
+        if !places.is_empty() {
+            for port in places {
                 port.role = Role::Positions;
-                are_places = true;
             }
-        }
-        if are_places {
             symbols = self::symbols(&ports, &fixed);
         }
         let image = image::side(graph, &ports);

@@ -18,8 +18,12 @@ use crate::graph::ports::{Lengths, place};
 use crate::plan::unread;
 use crate::report::Run;
 
-/// The tokens of a run: a number that no width has.
-const TOKENS: usize = 23;
+/// A run: of a number of tokens that no width has.
+const AT: Lengths = Lengths {
+    batch: 1,
+    sequence: 23,
+    past: 0,
+};
 
 /// Elements of a mask of as many tokens.
 const BUDGET: Budget = Budget { elements: 1 << 20 };
@@ -48,20 +52,15 @@ fn has_no_order(subject: &Subject<'_>) -> bool {
         && found.has_no_encoding()
         && !found.attention.is_empty()
         && found.attention.iter().all(|site| !site.hides_keys())
-        && !hides_keys(subject)
         && mixers.all(|mixer| mixer.mixing == Mixing::Pooling)
         && unread::of_branch(model, found).is_empty()
+        && !hides_keys(subject)
 }
 
 /// Whether a mask hides keys of so many tokens, which may be more than those that were read.
 fn hides_keys(subject: &Subject<'_>) -> bool {
     let (model, found) = (subject.model, subject.found);
-    let wanted = Lengths {
-        batch: 1,
-        sequence: TOKENS,
-        past: 0,
-    };
-    let Some(run) = run_at(model, found, wanted, &BUDGET) else {
+    let Some(run) = run_at(model, found, AT, &BUDGET) else {
         return false;
     };
     let planes = found.attention.iter();
@@ -72,11 +71,7 @@ fn hides_keys(subject: &Subject<'_>) -> bool {
 /// A row for every output of tokens, with tokens in two orders.
 fn compared(subject: &Subject<'_>, target: &RuntimeTarget<'_>) -> Result<Vec<Run>, VerifyError> {
     let (graph, ports) = (subject.model.graph(), subject.ports());
-    let at = ports.fit(Lengths {
-        batch: 1,
-        sequence: TOKENS,
-        past: 0,
-    });
+    let at = ports.fit(AT);
     if at.sequence < 3 || !supports(subject.model, subject.found, at) {
         return Ok(vec![]);
     }
@@ -185,7 +180,7 @@ mod tests {
             let y = s.merged(&y);
             let model = s.model(17, &[&y]);
             let found = detect(&model, &Options::default());
-            assert_ne!(found.attention[0].mask.causal, Some(true));
+            assert_eq!(found.attention[0].mask.causal, Some(false));
             let subject = Subject::new(&model, &found, &VerifyOptions::default()).unwrap();
             has_no_order(&subject)
         };

@@ -67,7 +67,9 @@ pub(crate) fn around(graph: &Graph, classes: &Classes, entry: Use) -> Option<Nod
         }
         let reads = |at: &&Use| {
             let outputs = graph.node(at.node).outputs().iter().flatten();
-            at.node != reader && !is_sized(graph, at.node) && outputs.into_iter().any(content)
+            at.node != reader
+                && !reads_shape_alone(graph, at.node)
+                && outputs.into_iter().any(content)
         };
         if let Some(other) = graph.uses(value).iter().find(reads) {
             return Some(other.node);
@@ -77,14 +79,14 @@ pub(crate) fn around(graph: &Graph, classes: &Classes, entry: Use) -> Option<Nod
 }
 
 /// Whether a node reads the shape of its input, or moves or picks elements of which the shape alone is read.
-fn is_sized(graph: &Graph, id: NodeId) -> bool {
-    let mut stack = vec![id];
+fn reads_shape_alone(graph: &Graph, id: NodeId) -> bool {
+    let (mut stack, mut seen) = (vec![id], FxHashSet::default());
     while let Some(id) = stack.pop() {
-        let node = graph.node(id);
-        let op = node.op();
-        if shape_only(graph, id) {
+        if shape_only(graph, id) || !seen.insert(id) {
             continue;
         }
+        let node = graph.node(id);
+        let op = node.op();
         let moves = is_copy(op) || is_layout(op) || matches!(op, "Gather" | "Slice");
         let outputs = || node.outputs().iter().flatten();
         if !node.domain().is_empty() || !moves || outputs().any(|v| graph.value(*v).is_output()) {

@@ -6,10 +6,10 @@
 use ndarray::{Array2, Ix2};
 use posenc_encodings::kind::Layout;
 use posenc_ir::eval::{Budget, Trace, Value, probe};
-use posenc_ir::{DType, Emitter, Node, NodeId, ScopeId, Tensor, ValueId};
+use posenc_ir::{DType, Emitter, NodeId, ScopeId, Tensor, ValueId};
 use rustc_hash::FxHashMap;
 
-use super::operators::{Part, moved, tolerance};
+use super::operators::{PairColumns, moved, tolerance};
 use super::waves::{BUDGET, CONTRIB};
 use crate::detect::context::Context;
 use crate::detect::{RotaryOperand, RotarySite, run_at};
@@ -49,38 +49,30 @@ pub(in crate::edit) struct Joined<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Rows {
     table: ValueId,
-    /// The columns of the pairs.
-    part: Part,
+    columns: PairColumns,
     dtype: DType,
 }
 
 /// Finds operators that can take over rotations.
 pub(super) struct Joiner<'a> {
     context: &'a Context<'a>,
-    /// Runs of other lengths.
-    runs: Vec<Trace>,
+    /// Runs of other lengths; made on first use.
+    runs: Option<Vec<Trace>>,
+    /// Whether rows are counted from the last index of each sequence, by both.
+    counted: FxHashMap<(ValueId, ValueId), bool>,
 }
 
 impl<'a> Joiner<'a> {
     pub(super) fn new(context: &'a Context<'a>) -> Self {
-        let own = context.found.lengths;
-        let all: [_; RUNS] = [(own.sequence + 3, 0), (1, own.past + 5)];
-        let runs = all.into_iter().filter_map(|(sequence, past)| {
-            let lengths = Lengths {
-                batch: own.batch + 1,
-                sequence,
-                past,
-            };
-            run_at(context.model, context.found, lengths, &BUDGET)
-        });
         Self {
             context,
-            runs: runs.collect(),
+            runs: None,
+            counted: FxHashMap::default(),
         }
     }
 
     /// The operator of a site, where it would compute the same rotation.
-    pub(super) fn join(&self, site: &'a RotarySite) -> Option<Joined<'a>> {
+    pub(super) fn join(&mut self, site: &'a RotarySite) -> Option<Joined<'a>> {
         let own = self.context.site(site.site);
         let node = self.context.graph().node(own.node);
         if (node.domain(), node.op()) != (CONTRIB, "GroupQueryAttention") {
@@ -101,7 +93,7 @@ impl<'a> Joiner<'a> {
         if !sides.iter().enumerate().all(leads) {
             return None;
         }
-        let [query, key] = sides.map(|side| self.tables(side, node, layout));
+        let [query, key] = sides.map(|side| self.tables(side, node.input(LAST)?, layout));
         let tables = query.filter(|query| Some(*query) == key)?;
         Some(Joined {
             site,
@@ -164,9 +156,8 @@ impl<'a> Joiner<'a> {
     }
 
     /// The tables of a rotation whose rows are picked by the positions that the operator counts.
-    fn tables(&self, side: &RotaryOperand, node: &Node, layout: Layout) -> Option<[Rows; 2]> {
+    fn tables(&mut self, side: &RotaryOperand, last: ValueId, layout: Layout) -> Option<[Rows; 2]> {
         let graph = self.context.graph();
-        let last = node.input(LAST)?;
         let rotation = &side.rotation;
         let dtype = self.context.dtype(side.region.output);
         let first = graph.node(side.region.entries[0].node);
@@ -185,10 +176,10 @@ impl<'a> Joiner<'a> {
         };
         let found = [&rotation.cos, &rotation.sin].map(|wave| {
             picked.iter().find_map(|(table, rows)| {
-                let part = self.part(*table, *rows, wave, layout)?;
+                let columns = self.columns(*table, *rows, wave, layout)?;
                 self.counts(*rows, last).then_some(Rows {
                     table: *table,
-                    part,
+                    columns,
                     dtype,
                 })
             })
@@ -202,30 +193,48 @@ impl<'a> Joiner<'a> {
     /// The table and the rows of it that a value has the numbers of.
     fn picked(&self, value: ValueId) -> Option<(ValueId, ValueId)> {
         let graph = self.context.graph();
+        let value = self.origin(value);
         let node = graph.node(graph.producer(value)?.0);
-        let is_first = node.int("axis").ok()?.unwrap_or(0) == 0;
-        let rank = |v: ValueId| self.context.dims(v).map(<[usize]>::len);
-        let rows = node.input(1).filter(|rows| rank(*rows) == Some(2));
-        if let Some(rows) = rows.filter(|_| node.is("Gather") && is_first) {
-            return Some((node.input(0)?, rows));
-        }
         if !node.is("Concat") {
-            return self.picked(moved(self.context, value)?);
+            return self.gathered(value);
         }
         // The same for both features of each pair, with both signs.
-        let mut parts = node.inputs().iter().map(|part| self.picked((*part)?));
+        let parts = node.inputs().iter();
+        let mut parts = parts.map(|part| self.gathered(self.origin((*part)?)));
         let first = parts.next()??;
         parts.all(|part| part == Some(first)).then_some(first)
     }
 
+    /// What a value has the numbers of, up to rows that are picked.
+    fn origin(&self, mut value: ValueId) -> ValueId {
+        while self.gathered(value).is_none()
+            && let Some(before) = moved(self.context, value)
+        {
+            value = before;
+        }
+        value
+    }
+
+    /// The table and the rows that a `Gather` picks for each token.
+    fn gathered(&self, value: ValueId) -> Option<(ValueId, ValueId)> {
+        let graph = self.context.graph();
+        let node = graph.node(graph.producer(value)?.0);
+        let is_first = node.is("Gather") && node.int("axis").ok()?.unwrap_or(0) == 0;
+        let rank = |v: ValueId| self.context.dims(v).map(<[usize]>::len);
+        let rows = node
+            .input(1)
+            .filter(|rows| is_first && rank(*rows) == Some(2));
+        Some((node.input(0)?, rows?))
+    }
+
     /// The columns of a table that hold the numbers `[token, pair]` of the trial run.
-    fn part(
+    fn columns(
         &self,
         table: ValueId,
         rows: ValueId,
         wave: &Array2<f64>,
         layout: Layout,
-    ) -> Option<Part> {
+    ) -> Option<PairColumns> {
         let trace = &self.context.found.trace;
         let numbers = trace.get(table).to_f64()?;
         let numbers = numbers.into_dimensionality::<Ix2>().ok()?;
@@ -235,57 +244,85 @@ impl<'a> Joiner<'a> {
         if rows.ncols() != tokens {
             return None;
         }
-        let part = Part::of(numbers.ncols(), pairs, layout)?;
+        let columns = PairColumns::of(numbers.ncols(), pairs, layout)?;
         let near =
             tolerance(self.context.dtype(table)) * wave.iter().fold(1.0, |a, b| b.abs().max(a));
         let is_own = rows.indexed_iter().all(|((_, token), row)| {
             (0..pairs).all(|pair| {
                 let row = usize::try_from(*row).ok();
-                let got = row.and_then(|row| numbers.get([row, part.column(pair)]));
+                let got = row.and_then(|row| numbers.get([row, columns.column(pair)]));
                 got.is_some_and(|got| (got - wave[[token, pair]]).abs() <= near)
             })
         });
-        is_own.then_some(part)
+        is_own.then_some(columns)
     }
 
     /// Whether rows are the positions that the operator counts from the last index of each sequence: at every length,
     /// whatever the last indices are, and from nothing else.
-    fn counts(&self, rows: ValueId, last: ValueId) -> bool {
-        let trial = &self.context.found.trace;
-        let mut all = self.runs.iter().chain([trial]);
-        self.runs.len() == RUNS
-            && all.all(|run| (0..3).all(|less| self.counts_at(run, less, rows, last) == Some(true)))
-            && is_of_sizes_and(self.context.graph(), rows, |value| value == last)
+    fn counts(&mut self, rows: ValueId, last: ValueId) -> bool {
+        if let Some(known) = self.counted.get(&(rows, last)) {
+            return *known;
+        }
+        let context = self.context;
+        let runs = self.runs.get_or_insert_with(|| runs(context));
+        let mut all = runs.iter().chain([&context.found.trace]);
+        let counts =
+            |run| (0..3).all(|less| counts_at(context, (run, less), rows, last) == Some(true));
+        let counted = runs.len() == RUNS
+            && all.all(counts)
+            && is_of_sizes_and(context.graph(), rows, |value| value == last);
+        self.counted.insert((rows, last), counted);
+        counted
     }
+}
 
-    /// The same in one run, in which each sequence is shorter than the one before by `less` tokens.
-    fn counts_at(&self, run: &Trace, less: i64, rows: ValueId, last: ValueId) -> Option<bool> {
-        let own = run.get(last).to_i64()?;
-        let shorter = own.iter().zip(1..).map(|(n, at)| (n - at * less).max(0));
-        let indices: Vec<i64> = shorter.collect();
-        let numbers: Vec<f64> = indices.iter().map(|n| *n as f64).collect();
-        let tensor = Tensor::from_f64(self.context.dtype(last), own.shape(), &numbers);
-        let change = [(last, Value::from_tensor(&tensor))].into_iter().collect();
-        let got = probe(self.context.model, run, &change, &[rows], &BUDGET).ok()?;
-        let got = got.first()?.to_i64()?.into_dimensionality::<Ix2>().ok()?;
-        let tokens = got.ncols() as i64;
-        let mut each = got.indexed_iter();
-        let is_own = |((sequence, token), row): ((usize, usize), &i64)| {
-            *row == (indices[sequence] + 1 - tokens).max(0) + token as i64
+/// Runs of other lengths.
+fn runs(context: &Context<'_>) -> Vec<Trace> {
+    let own = context.found.lengths;
+    let all: [_; RUNS] = [(own.sequence + 3, 0), (1, own.past + 5)];
+    let runs = all.into_iter().filter_map(|(sequence, past)| {
+        let lengths = Lengths {
+            batch: own.batch + 1,
+            sequence,
+            past,
         };
-        Some(got.nrows() == indices.len() && each.all(is_own))
-    }
+        run_at(context.model, context.found, lengths, &BUDGET)
+    });
+    runs.collect()
+}
+
+/// Whether rows are counted in one run, in which each sequence is shorter than the one before by `less` tokens.
+fn counts_at(
+    context: &Context<'_>,
+    (run, less): (&Trace, i64),
+    rows: ValueId,
+    last: ValueId,
+) -> Option<bool> {
+    let own = run.get(last).to_i64()?;
+    let shorter = own.iter().zip(1..).map(|(n, at)| (n - at * less).max(0));
+    let indices: Vec<i64> = shorter.collect();
+    let numbers: Vec<f64> = indices.iter().map(|n| *n as f64).collect();
+    let tensor = Tensor::from_f64(context.dtype(last), own.shape(), &numbers);
+    let change = [(last, Value::from_tensor(&tensor))].into_iter().collect();
+    let got = probe(context.model, run, &change, &[rows], &BUDGET).ok()?;
+    let got = got.first()?.to_i64()?.into_dimensionality::<Ix2>().ok()?;
+    let tokens = got.ncols() as i64;
+    let mut each = got.indexed_iter();
+    let is_own = |((sequence, token), row): ((usize, usize), &i64)| {
+        *row == (indices[sequence] + 1 - tokens).max(0) + token as i64
+    };
+    Some(got.nrows() == indices.len() && each.all(is_own))
 }
 
 impl Rows {
     /// The columns of a stored table, where they are not all.
     fn stored(self, context: &Context<'_>, pairs: usize) -> Option<Tensor> {
         let table = context.graph().constant(self.table);
-        let table = table.filter(|_| self.part != Part::All)?;
+        let table = table.filter(|_| self.columns != PairColumns::All)?;
         let (numbers, rows) = (table.to_f64s()?, *table.dims().first()?);
         let width = numbers.len() / rows.max(1);
         let columns = (0..rows).flat_map(|row| {
-            let at = move |pair| row * width + self.part.column(pair);
+            let at = move |pair| row * width + self.columns.column(pair);
             (0..pairs).map(at).collect::<Vec<usize>>()
         });
         let columns: Vec<f64> = columns.map(|at| numbers[at]).collect();
@@ -296,7 +333,7 @@ impl Rows {
     pub(super) fn cut(self, context: &Context<'_>, out: &mut Emitter<'_>, pairs: usize) -> ValueId {
         let table = match self.stored(context, pairs) {
             Some(columns) => out.constant("table", columns),
-            None => self.part.cut(out, self.table, pairs, 1),
+            None => self.columns.cut(out, self.table, pairs, 1),
         };
         match context.dtype(self.table) == self.dtype {
             true => table,

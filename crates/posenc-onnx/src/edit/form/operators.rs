@@ -16,14 +16,14 @@ struct Columns {
     /// The axis of tokens.
     tokens: usize,
     /// The columns of the pairs, if they are not all: to the first so many, or every second one.
-    part: Part,
+    part: PairColumns,
     /// Whether they have the other sign.
     negative: bool,
 }
 
 /// The columns that hold the numbers of the pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Part {
+pub(super) enum PairColumns {
     All,
     FirstHalf,
     EverySecond,
@@ -108,7 +108,7 @@ impl Waves<'_> {
             if others.any(|other| dims[other] != 1 && !self.is_batch(value, other)) {
                 continue;
             }
-            let Some(part) = Part::of(dims[last], pairs, layout) else {
+            let Some(part) = PairColumns::of(dims[last], pairs, layout) else {
                 continue;
             };
             let off = tolerance(self.context.dtype(value)) * factor;
@@ -169,7 +169,7 @@ impl Waves<'_> {
     }
 }
 
-impl Part {
+impl PairColumns {
     /// Those of a value with so many columns; `None` where they are neither those of the pairs nor of both features
     /// of each.
     pub(super) fn of(columns: usize, pairs: usize, layout: Layout) -> Option<Self> {

@@ -198,33 +198,33 @@ const MOST_NUMBERS: usize = 1 << 24;
 
 /// Whether a `Gather` picks rows of a stored mask in which every token sees itself and none behind it.
 fn picks_causal_rows(graph: &Graph, node: &Node) -> bool {
-    let Some(mask) = node.input(0) else {
+    let mask = node.input(0);
+    let Some((mask, stored)) = mask.and_then(|mask| Some((mask, graph.stored(mask)?))) else {
         return false;
     };
-    let Some(dims) = graph.stored(mask).map(|stored| stored.dims.clone()) else {
-        return false;
-    };
+    let dims = &stored.dims;
     let axis = gather_axis(node).and_then(|axis| wrap(axis, dims.len()));
     let (Some(axis), Some(n)) = (axis, dims.last().copied()) else {
         return false;
     };
-    let elements = n.saturating_mul(n);
+    let elements = stored.elements().filter(|all| *all <= MOST_NUMBERS);
     let is_square = axis + 1 < dims.len() && dims[axis] == n && n > 1;
-    let is_one = dims.iter().try_fold(1usize, |all, d| all.checked_mul(*d)) == Some(elements);
-    if !is_square || !is_one || elements > MOST_NUMBERS {
+    if !is_square || elements != n.checked_mul(n) {
         return false;
     }
-    let numbers = graph.constant(mask).and_then(|mask| mask.to_f64s());
-    numbers.is_some_and(|numbers| {
-        let (seen, hidden) = (numbers[0], numbers[1]);
-        let mut each = numbers.iter().enumerate();
-        let is_own = |(at, x): (usize, &f64)| match (at % n).cmp(&(at / n)) {
-            Ordering::Less => *x == seen || *x == hidden,
-            Ordering::Equal => *x == seen,
-            Ordering::Greater => *x == hidden,
-        };
-        seen != hidden && each.all(is_own)
-    })
+    let Some(numbers) = graph.constant(mask) else {
+        return false;
+    };
+    let [seen, hidden] = [0, 1].map(|at| numbers.get_f64(at));
+    let is_own = |at: usize| {
+        let x = numbers.get_f64(at);
+        match (at % n).cmp(&(at / n)) {
+            Ordering::Less => x == seen || x == hidden,
+            Ordering::Equal => x == seen,
+            Ordering::Greater => x == hidden,
+        }
+    };
+    seen.is_some() && seen != hidden && (0..n * n).all(is_own)
 }
 
 /// Whether all rows that the value picks are angles, or cosines and sines: rows of two tables, or the halves of

@@ -64,6 +64,8 @@ fn layers<'a>(sites: impl Iterator<Item = &'a Site>) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+    use crate::detect::{Options, detect};
     use crate::prove::testing::fixture;
     use crate::request::{Config, Request};
     use crate::rewrite::plan;
@@ -117,6 +119,24 @@ mod tests {
         ] {
             assert_eq!(of(text), Ok(()), "{text}");
         }
+    }
+
+    #[test]
+    fn cross_attention_may_be_in_layers_that_a_config_counts() {
+        let mut found = detect(&fixture("llama/torchscript"), &Options::default());
+        let cross = Site {
+            cross: true,
+            ..found.attention[0].clone()
+        };
+        let of = |found: &Found, layers: usize| {
+            let text = format!(r#"{{"num_hidden_layers": {layers}}}"#);
+            disagreement(&HfConfig::parse(&text).unwrap(), found)
+        };
+        assert!(of(&found, 3).is_some(), "control");
+        found.attention.push(cross);
+        assert_eq!(of(&found, 2), None);
+        assert_eq!(of(&found, 3), None);
+        assert!(of(&found, 4).is_some());
     }
 
     #[test]
