@@ -3,7 +3,7 @@
 use posenc_ir::{DType, Graph, Node, Use, ValueId};
 use rustc_hash::FxHashSet;
 
-use super::uses::{Step, has_before, is_beside_constants, moves, reaches};
+use super::uses::{Step, has_before, is_beside_constants, moves, picks_causal_rows, reaches};
 use crate::graph::operators::{bias_slots, is_copy, is_elementwise, is_layout};
 
 /// Whether the value hides scores of attention, and does nothing else to them: it reaches a softmax, or an operator
@@ -92,11 +92,20 @@ fn is_chosen_by(graph: &Graph, node: &Node, values: &FxHashSet<ValueId>) -> bool
     false
 }
 
-/// Whether numbers of an input are compared with others, as positions are with those of keys by a mask.
+/// Whether rows that an operator picks are those of a mask.
+fn picks_mask(graph: &Graph, node: &Node) -> bool {
+    let rows = node.output(0);
+    node.is("Gather") && picks_causal_rows(graph, node)
+        || rows.is_some_and(|rows| masks_scores(graph, rows))
+}
+
+/// Whether numbers of an input are compared with others, as positions are with those of keys by a mask, or pick rows
+/// of such a mask.
 pub(crate) fn is_compared(graph: &Graph, value: ValueId) -> bool {
     reaches(graph, [value], |node, at| {
         match (node.domain(), node.op()) {
             ("", "Less" | "LessOrEqual" | "Greater" | "GreaterOrEqual") => Step::Found,
+            ("", "Gather" | "GatherND") if at.slot() == 1 && picks_mask(graph, node) => Step::Found,
             ("", "Add" | "Sub") => Step::On,
             _ if moves(node, at) => Step::On,
             _ => Step::Stop,

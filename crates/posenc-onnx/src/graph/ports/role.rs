@@ -5,7 +5,8 @@ use rustc_hash::FxHashSet;
 
 use super::masks::masks_scores;
 use super::uses::{
-    are_features, feeds_rotation, feeds_sines, is_cache, is_position, picked_tables, picks_factors,
+    Step, are_features, feeds_rotation, feeds_sines, is_cache, is_position, moves, picked_tables,
+    picks_factors, reaches,
 };
 use super::{Port, Role};
 use crate::graph::operators::{gather_axis, is_copy, is_layout};
@@ -48,10 +49,11 @@ pub(crate) fn role(graph: &Graph, value: ValueId, dtype: DType, rank: usize) -> 
             Role::CacheFlag
         };
     }
-    if named(MASKS) && rank >= 1 {
+    let position = named(POSITIONS);
+    let is_placed = dtype.is_int() && is_placed(graph, value, rank);
+    if named(MASKS) && rank >= 1 && !is_placed {
         return Role::Padding;
     }
-    let position = named(POSITIONS);
     if dtype.is_float() && position && rank <= 2 {
         return Role::Positions;
     }
@@ -68,23 +70,25 @@ pub(crate) fn role(graph: &Graph, value: ValueId, dtype: DType, rank: usize) -> 
     }
     if dtype.is_float() {
         return match rank {
+            2 if is_compared_with_places(graph, value) => Role::Positions,
             // One of more axes, or of queries and keys, may be a bias by position.
             2 if is_by_key(graph, value) && masks_scores(graph, value) => Role::Padding,
             _ => Role::Content,
         };
     }
-    if position || feeds_sines(graph, value) {
+    if position || is_placed {
         Role::Positions
     } else if named(TYPES) {
         Role::TokenTypes
     } else if rank == 1 && is_compared_with_places(graph, value) {
         Role::Counts
+    } else if is_for_each_token(graph, value) && is_compared_with_places(graph, value) {
+        // As a mask compares the position of a query with those of keys.
+        Role::Positions
     } else if rank == 0 || named(LENGTHS) {
         Role::Content
     } else if named(TOKENS) {
         Role::Tokens
-    } else if is_position(graph, value) || rank >= 2 && picks_factors(graph, value) {
-        Role::Positions
     } else if are_types(graph, value) {
         Role::TokenTypes
     } else if !picked_tables(graph, value).is_empty() {
@@ -94,6 +98,48 @@ pub(crate) fn role(graph: &Graph, value: ValueId, dtype: DType, rank: usize) -> 
     } else {
         Role::Content
     }
+}
+
+/// Whether integers are used as positions are, and as no types or masks, whatever their name says: angles are computed
+/// from them, or they pick rows of cosines and sines. Angles may be made of the rows of ids too. Where the name says
+/// positions, rows of a table of many are enough.
+fn is_placed(graph: &Graph, value: ValueId, rank: usize) -> bool {
+    let named = |words: &[&str]| is_named(graph, value, words);
+    let picks_many = || may_be_positions(graph, &picked_tables(graph, value));
+    feeds_sines(graph, value)
+        || rank >= 1 && is_position(graph, value)
+        || rank >= 2 && !named(TOKENS) && picks_factors(graph, value)
+        || named(POSITIONS) && picks_many()
+        || rank == 0 && starts_places(graph, value)
+}
+
+/// Whether a number is added to the places of tokens, which then pick rows of a table of many.
+fn starts_places(graph: &Graph, value: ValueId) -> bool {
+    let mut places = vec![];
+    reaches(graph, [value], |node, at| {
+        let is_sum = node.is("Add");
+        let other = node.input(1 - at.slot().min(1)).filter(|_| is_sum);
+        match other {
+            Some(other) if is_range(graph, other) => places.extend(node.output(0)),
+            _ if moves(node, at) => return Step::On,
+            _ => {}
+        }
+        Step::Stop
+    });
+    let picks = |places: &ValueId| {
+        picks_factors(graph, *places) || may_be_positions(graph, &picked_tables(graph, *places))
+    };
+    places.iter().any(picks)
+}
+
+/// Whether one of these tables has as many rows as one of positions.
+fn may_be_positions(graph: &Graph, tables: &[(ValueId, usize)]) -> bool {
+    rows(graph, tables).any(|rows| rows.is_none_or(|n| n >= FEWEST_POSITIONS))
+}
+
+/// Whether an input of two axes may have a number for each token, and not one for each sequence.
+fn is_for_each_token(graph: &Graph, value: ValueId) -> bool {
+    matches!(graph.value(value).shape(), Some([_, tokens]) if *tokens != Dim::Known(1))
 }
 
 /// Whether an input of two axes may have a number for each key of a sequence, and has none for pairs of queries and keys.
@@ -200,36 +246,47 @@ pub(super) fn times(graph: &Graph, ports: &[Port]) -> Vec<usize> {
         .collect()
 }
 
-/// One sentence for each input of ids whose role neither its name nor its use decides: it picks rows of a table of its
-/// own beside other content, as positions do.
+/// One sentence for each input whose role neither its name nor its use decides: it picks rows of a table of its own
+/// beside other content, as positions do, or real numbers of which sines are computed, for each token.
 pub(super) fn unclear(
     graph: &Graph,
     ports: &[Port],
     is_given: impl Fn(&Port) -> bool,
 ) -> Vec<String> {
-    let all: Vec<(&Port, Vec<_>)> = ports
-        .iter()
-        .filter(|port| matches!(port.role, Role::Tokens | Role::Content))
-        .map(|port| (port, picked_tables(graph, port.value)))
-        .collect();
-    let may_be_positions = |tables: &[(ValueId, usize)]| {
-        rows(graph, tables).any(|rows| rows.is_none_or(|n| n >= FEWEST_POSITIONS))
-    };
+    let tables = |port: &Port| picked_tables(graph, port.value);
+    let all: Vec<(&Port, Vec<_>)> = ports.iter().map(|port| (port, tables(port))).collect();
     let is_unclear = |(port, own): &&(&Port, Vec<(ValueId, usize)>)| {
         // Ids of another sequence share their table, and one number of each sequence is no position.
         let is_rival = |(other, others): &(&Port, Vec<_>)| {
             let is_of_sequences = port.dims.len() == 1
                 && other.dims.len() > 1
                 && port.dims.first() == other.dims.first();
-            let is_content = !others.is_empty() || other.dtype.is_float() && other.dims.len() > 2;
+            let is_content = matches!(other.role, Role::Tokens | Role::Content)
+                && (!others.is_empty() || other.dtype.is_float() && other.dims.len() > 2);
             let is_apart = others.iter().all(|table| !own.contains(table));
             other.value != port.value && is_content && is_apart && !is_of_sequences
         };
-        port.role == Role::Tokens
-            && !is_named(graph, port.value, TOKENS)
-            && !is_given(port)
-            && may_be_positions(own)
-            && all.iter().any(is_rival)
+        let is_timed = |(other, others): &(&Port, Vec<_>)| {
+            let tokens = port.dims.last().filter(|dim| **dim != Dim::Known(1));
+            let mut axes = other.dims.iter().skip(1);
+            is_rival(&(*other, others.clone())) && axes.any(|dim| Some(dim) == tokens)
+        };
+        if is_given(port) {
+            return false;
+        }
+        match port.role {
+            Role::Content if port.dtype.is_float() => {
+                (1..=2).contains(&port.dims.len())
+                    && feeds_sines(graph, port.value)
+                    && all.iter().any(is_timed)
+            }
+            Role::Tokens | Role::Content | Role::TokenTypes | Role::Padding => {
+                !is_named(graph, port.value, TOKENS)
+                    && may_be_positions(graph, own)
+                    && all.iter().any(is_rival)
+            }
+            _ => false,
+        }
     };
     let said = |(port, _): &(&Port, Vec<_>)| {
         let name = graph.name(port.value);

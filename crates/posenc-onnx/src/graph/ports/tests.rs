@@ -1,5 +1,7 @@
 //! Roles of inputs whose names say nothing.
 
+mod places;
+
 use super::{Lengths, Ports, Role};
 use crate::graph::sketch::{A, HEADS, HIDDEN, SIZE, Sketch};
 use posenc_ir::DType::{self, Bool, F32, I64};
@@ -470,30 +472,4 @@ fn caches_of_a_window_are_as_long_and_unfilled_by_fewer_tokens() {
     assert_eq!(unfilled(1, "past", 8), (8, 0));
     assert_eq!(unfilled(1, "16", 8), (16, 1), "a declared size");
     assert_eq!(unfilled(0, "past", 5), (0, 0));
-}
-
-#[test]
-fn rows_of_a_causal_mask_are_picked_by_positions() {
-    let picked = |seen: fn(usize, usize) -> bool| {
-        role(I64, &["n"], |s| {
-            let numbers = (0..64).map(|at| f64::from(u8::from(seen(at / 8, at % 8))));
-            let mask = s.typed(Bool, &[1, 8, 8], numbers);
-            let rows = s.with("Gather", &[&mask, "x"], &[("axis", A::Int(1))]);
-            attention(s, |s, scores| {
-                let hidden = s.float(-1e4);
-                s.op("Where", &[&rows, scores, &hidden])
-            })
-        })
-    };
-    assert_eq!(picked(|row, column| column <= row), Role::Positions);
-    let window = |row, column| column <= row && column + 4 > row;
-    assert_eq!(picked(window), Role::Positions);
-    for other in [
-        |row, column| column < row,
-        |_, _| true,
-        |row, column| column % 2 == row % 2,
-    ] as [fn(usize, usize) -> bool; 3]
-    {
-        assert_eq!(picked(other), Role::Content);
-    }
 }

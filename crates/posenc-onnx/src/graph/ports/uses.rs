@@ -197,7 +197,7 @@ pub(super) fn is_position(graph: &Graph, value: ValueId) -> bool {
 const MOST_NUMBERS: usize = 1 << 24;
 
 /// Whether a `Gather` picks rows of a stored mask in which every token sees itself and none behind it.
-fn picks_causal_rows(graph: &Graph, node: &Node) -> bool {
+pub(super) fn picks_causal_rows(graph: &Graph, node: &Node) -> bool {
     let mask = node.input(0);
     let Some((mask, stored)) = mask.and_then(|mask| Some((mask, graph.stored(mask)?))) else {
         return false;
