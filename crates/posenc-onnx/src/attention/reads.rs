@@ -62,10 +62,13 @@ fn slots_of(graph: &Graph, node: NodeId, value: ValueId) -> Vec<usize> {
 
 /// Products of keys with rows by distance, which join the scores beside the product with queries.
 fn terms(graph: &Graph, classes: &Classes, site: &Site, known: &mut Known) {
-    let [query, key] = [site.query.value, site.key.value].map(|v| root(graph, classes, v));
-    if query == key {
-        return;
-    }
+    let [query, key] = [site.query.value, site.key.value].map(|v| lineage(graph, classes, v));
+    // Of a packed projection, both are parts: keys are what no query is made from.
+    let is_of_keys = |value: ValueId| {
+        let own = lineage(graph, classes, value);
+        let met = own.iter().find(|v| key.contains(v) || query.contains(v));
+        met.is_some_and(|v| !query.contains(v))
+    };
     let mut stack: Vec<ValueId> = site.scores.into_iter().collect();
     let mut seen = FxHashSet::default();
     while let Some(value) = stack.pop() {
@@ -77,7 +80,7 @@ fn terms(graph: &Graph, classes: &Classes, site: &Site, known: &mut Known) {
         if !is_product(node) {
             stack.extend(content.iter().map(|(_, v)| *v));
         } else if let [(slot, only)] = content[..]
-            && root(graph, classes, only) == key
+            && is_of_keys(only)
         {
             known.keys_and_values.insert((id, slot));
         }
@@ -94,8 +97,9 @@ fn content(graph: &Graph, classes: &Classes, id: NodeId) -> Vec<(usize, ValueId)
         .collect()
 }
 
-/// The value that a value is, before it was scaled, moved or rotated.
-fn root(graph: &Graph, classes: &Classes, mut value: ValueId) -> ValueId {
+/// A value, and what it was before it was scaled, moved, rotated or cut, the nearest first.
+fn lineage(graph: &Graph, classes: &Classes, mut value: ValueId) -> Vec<ValueId> {
+    let mut all = vec![value];
     while let Some((id, _)) = graph.producer(value) {
         let node = graph.node(id);
         let through = node.domain().is_empty()
@@ -106,8 +110,9 @@ fn root(graph: &Graph, classes: &Classes, mut value: ValueId) -> ValueId {
             Some((_, before)) if through => value = *before,
             _ => break,
         }
+        all.push(value);
     }
-    value
+    all
 }
 
 /// The content that weights are multiplied with.

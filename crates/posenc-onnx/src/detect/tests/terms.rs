@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::graph::mixing::Mixing;
 use posenc_encodings::kind::Kind;
 
 mod waves;
@@ -105,6 +106,37 @@ fn keys_are_distinguished_from_queries_and_both_are_one_encoding() {
         meets(s, &scores, k, &index, KEY)
     });
     assert_eq!(reported(&found), shaw(json!(4), [true, false, true]));
+}
+
+/// The operators that mix tokens and are no attention, where a part of a packed projection meets vectors
+/// as keys do: 0 is that of queries, 1 that of keys, 2 that of values.
+fn mixing_of_packed(part: usize) -> Vec<Mixing> {
+    let mut s = Sketch::default();
+    let x = s.embedded();
+    let size = SIZE as i64;
+    let w = s.weights(&[HIDDEN, 3 * HIDDEN]);
+    let packed = s.op("MatMul", &[&x, &w]);
+    let packed = s.reshape(&packed, &[0, 0, HEADS as i64, 3 * size]);
+    let packed = s.transpose(&packed, &[0, 2, 1, 3]);
+    let all = [0, 1, 2].map(|part| s.slice(&packed, 3, [part * size, (part + 1) * size, 1]));
+    let [q, k, v] = &all;
+    let transposed = s.transpose(k, &[0, 1, 3, 2]);
+    let scores = s.op("MatMul", &[q, &transposed]);
+    let index = clipped(&mut s, [-CLIP, CLIP], CLIP);
+    let scores = meets(&mut s, &scores, &all[part], &index, KEY);
+    let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
+    let y = s.op("MatMul", &[&weights, v]);
+    let y = s.merged(&y);
+    let found = found(&s.model(23, &[&y]));
+    found.mixers.iter().map(|mixer| mixer.mixing).collect()
+}
+
+#[test]
+fn keys_of_a_packed_projection_that_meet_vectors_are_part_of_attention() {
+    assert_eq!(mixing_of_packed(1), []);
+    for part in [0, 2] {
+        assert!(mixing_of_packed(part).contains(&Mixing::Other), "{part}");
+    }
 }
 
 #[test]
