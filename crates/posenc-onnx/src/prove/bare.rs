@@ -12,6 +12,7 @@
 //! content, such as class tokens, and as many kinds of content as the model has inputs.
 
 mod alone;
+mod coarse;
 mod compared;
 mod kinds;
 mod limits;
@@ -24,7 +25,7 @@ mod stand_ins;
 mod tests;
 mod uneven;
 
-use posenc_ir::{Graph, Model, Node, ScopeId, Tensor, ValueId};
+use posenc_ir::{Graph, Model, ScopeId, Tensor, ValueId};
 use posenc_runtime::Backend;
 
 use super::VerifyError;
@@ -42,18 +43,15 @@ use crate::graph::ports::exchanged::told_apart;
 use crate::graph::ports::{Lengths, Port, Ports, Role};
 use crate::report::SiteCheck;
 use alone::Alone;
+use coarse::coarse;
 use compared::Compared;
 use kinds::Kinds;
 use limits::Limits;
 use met::met;
-use reordered::{Reordered, behind};
+use reordered::{Reordered, behind, turned};
 use roundings::Depths;
 use runs::{Numbers, Runs};
 use uneven::uneven;
-
-/// By which share of the largest number tokens may differ in a quantized model, where the weights of
-/// attention do not sum to 1, and sums in another order are rounded to another integer.
-const COARSE: f64 = 0.1;
 
 /// How much more tokens of a longer sequence may differ for the same reason.
 const LONGER_COARSE: f64 = 5.0;
@@ -420,6 +418,7 @@ impl Examined<'_> {
             tensor.dims().get(*axes.first()?).copied()
         };
         let lengths: Vec<usize> = fed.filter_map(axis).collect();
+        let turned = turned(found, &lengths);
         let behind = behind((graph, found), self.sites, &alone.each, equal);
         let [first, second] = [runs.of(&feeds)?, runs.of(&moved)?];
         let reordered = Reordered {
@@ -427,6 +426,7 @@ impl Examined<'_> {
             kinds,
             lengths: &lengths,
             behind: &behind,
+            turned: &turned,
             share: self.coarse.max(Tolerance::of(coarsest(model, found)).rtol),
         };
         let sites = self.sites.iter();
@@ -476,24 +476,4 @@ fn tells_apart(
         || found.not_rotary.iter().any(|refused| stays(&refused.site))
         || findings.any(|finding| finding.sites.iter().any(stays))
         || found.attention.iter().any(by_place)
-}
-
-/// By which share of the largest number the tokens of a model may differ because of integers.
-fn coarse(graph: &Graph) -> f64 {
-    if has_quantized_operators(graph) {
-        COARSE
-    } else {
-        0.0
-    }
-}
-
-/// Whether a model quantizes anything, be it weights alone: rounding may tell equal tokens apart.
-fn has_quantized_operators(graph: &Graph) -> bool {
-    let quantized = ["Quantize", "Integer", "QLinear", "QAttention"];
-    // The level at which `MatMulNBits` rounds what it multiplies to 8 bits.
-    let is_rounded =
-        |node: &Node| node.op() == "MatMulNBits" && node.int("accuracy_level") == Ok(Some(4));
-    graph
-        .nodes()
-        .any(|(_, node)| quantized.iter().any(|part| node.op().contains(part)) || is_rounded(node))
 }

@@ -5,6 +5,7 @@
 //! multiplied with a difference of contents.
 
 use ndarray::{ArrayD, Axis};
+use posenc_encodings::kind::Stack;
 use posenc_ir::{Graph, NodeId, ValueId};
 use rustc_hash::FxHashSet;
 
@@ -29,8 +30,17 @@ pub(super) struct Reordered<'a> {
     pub(super) lengths: &'a [usize],
     /// What is computed behind a mask by which order matters.
     pub(super) behind: &'a FxHashSet<ValueId>,
+    /// Stacks whose tokens may be at other places than those of the inputs.
+    pub(super) turned: &'a [Option<Stack>],
     /// By which share of the largest number tokens may differ.
     pub(super) share: f64,
+}
+
+/// The stacks of decoders that get the ids of the encoder, where these have so many tokens: perhaps one place later.
+pub(super) fn turned(found: &Found, lengths: &[usize]) -> Vec<Option<Stack>> {
+    let crossed = found.attention.iter().filter(|site| site.cross);
+    let shared = crossed.filter(|_| lengths.len() == 1);
+    shared.map(|site| site.place.stack).collect()
 }
 
 /// What is computed behind a mask or an operator by which the order of tokens matters. `equal` has
@@ -76,7 +86,11 @@ impl Reordered<'_> {
     pub(super) fn site(&self, site: &Site, rows: &[Rows]) -> Vec<SiteCheck> {
         let [equal, ..] = self.runs;
         let size = |value: ValueId, axis: usize| equal.get(&value)?.shape().get(axis).copied();
+        let is_turned = self.turned.contains(&site.place.stack);
         let moved = |value: ValueId, axis: usize, is_other: bool| {
+            if is_turned && !is_other {
+                return None;
+            }
             let kinds = self
                 .kinds
                 .known((site.place.stack, is_other), size(value, axis)?);
@@ -122,7 +136,8 @@ impl Reordered<'_> {
     pub(super) fn rows(&self, rows: &Rows, name: &str) -> Option<SiteCheck> {
         let size = *self.runs[0].get(&rows.value)?.shape().get(rows.axis)?;
         let moved = self.moved(&self.kinds.of_size(size)?)?;
-        if self.behind.contains(&rows.value) {
+        // Whether they are of such a stack is not known.
+        if !self.turned.is_empty() || self.behind.contains(&rows.value) {
             return None;
         }
         self.check(name, "rows", (rows.value, &[(rows.axis, &moved)]), None)

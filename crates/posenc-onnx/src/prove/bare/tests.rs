@@ -470,5 +470,5 @@ fn products_of_packed_weights_are_coarse_where_they_round_what_they_multiply() {
         super::coarse(s.model(17, &[&y]).graph())
     };
     assert_eq!([0, 1, 2, 3].map(coarse), [0.0; 4]);
-    assert_eq!(coarse(4), super::COARSE);
+    assert_eq!(coarse(4), super::coarse::COARSE);
 }
