@@ -41,7 +41,7 @@ pub(crate) fn resize(context: &Context<'_>, plan: &Plan) -> Result<(Model, Appli
         replace(&mut out, context, table.value, &uses, tensor, "positions")?;
     }
     let mut biased = BTreeMap::<ValueId, Vec<Use>>::new();
-    for own in &plan.biases {
+    for own in plan.biases.iter().filter(|own| !own.is_computed) {
         biased.entry(own.value).or_default().push(own.entry);
     }
     for (value, uses) in biased {

@@ -74,7 +74,7 @@ pub(super) fn apply(
                 scale: Some(scale(by.rows)),
                 corners: by.rows.corners,
                 antialias: by.rows.antialias,
-                biases: (!plan.biases.is_empty()).then(|| scale(by.biases)),
+                biases: plan.has_new_biases().then(|| scale(by.biases)),
                 ..Stretched::default()
             };
             stretch::record(&mut next, &report, scaled);

@@ -10,6 +10,9 @@ use crate::graph::sizes::is_of_sizes;
 /// The most blocks that are put side by side; a step that an exporter unrolled has more.
 const MOST: usize = 16;
 
+/// The end of an axis, whatever its length.
+const END: usize = usize::MAX / 2;
+
 /// `ScatterND` of blocks that are all of a tensor but for a fixed part of one axis: a `Concat` of what
 /// is written and of what stays.
 pub(super) fn written(view: &View<'_>, draft: &mut Draft<'_>, id: NodeId) -> Option<()> {
@@ -33,11 +36,16 @@ pub(super) fn written(view: &View<'_>, draft: &mut Draft<'_>, id: NodeId) -> Opt
     let mut parts = vec![];
     let mut at = 0;
     for block in &blocks {
-        parts.extend(kept(draft, base, axis, [at, block.begin])?);
+        if at < block.begin {
+            parts.push(kept(draft, base, axis, [at, block.begin])?);
+        }
         parts.push(block.updates);
         at = block.begin + block.width;
     }
-    parts.extend(kept(draft, base, axis, [at, whole])?);
+    // All that follows, also where a change of sizes makes that longer.
+    if at < whole {
+        parts.push(kept(draft, base, axis, [at, END])?);
+    }
     let joined = draft.op("Concat", &parts, &[("axis", Attr::Int(axis))]);
     draft.replace(out, joined)
 }
@@ -60,19 +68,16 @@ fn turned_back(view: &View<'_>, mut value: ValueId) -> ValueId {
     value
 }
 
-/// What stays of `base` from the first index to the second, none where they are equal.
+/// What stays of `base` from the first index to the second.
 fn kept(
     draft: &mut Draft<'_>,
     base: ValueId,
     axis: i64,
     [from, to]: [usize; 2],
-) -> Option<Option<ValueId>> {
-    if from == to {
-        return Some(None);
-    }
+) -> Option<ValueId> {
     let [from, to] = [from, to].map(i64::try_from);
     let [from, to, axis] = [from.ok()?, to.ok()?, axis].map(|n| draft.ints(&[n]));
-    Some(Some(draft.op("Slice", &[base, from, to, axis], &[])))
+    Some(draft.op("Slice", &[base, from, to, axis], &[]))
 }
 
 /// A block of a tensor that is all of it but for one axis.

@@ -38,10 +38,18 @@ impl Walk<'_> {
         let Some(value) = graph.node(at.node).input(at.slot()) else {
             return Ok(false);
         };
+        if let Some(bias) = self.computed(at, value, tokens) {
+            let mut axes = self.axes(value).unwrap_or_default();
+            axes.truncate(axes.len() - 2);
+            axes.extend([tokens.clone(), tokens.clone()]);
+            self.axes.insert(value, axes);
+            self.biases.push(bias);
+            return Ok(true);
+        }
         if self.axes.contains_key(&value) || self.resized.contains_key(&at) {
             return Ok(true);
         }
-        if let Some(bias) = self.by_offsets(at, value, tokens) {
+        if let Some(bias) = self.stored(at, value, tokens) {
             let is_own = |at: &Use| self.windowed.contains_key(at);
             let is_changed = |other| self.context.graph().uses(other).iter().any(is_own);
             readers::check(
@@ -89,7 +97,27 @@ impl Walk<'_> {
         Ok(true)
     }
 
+    /// The bias that the graph itself computes for the pairs of other tokens.
+    fn computed(&self, at: Use, value: ValueId, tokens: &Extent) -> Option<ResizedBias> {
+        let (maker, _) = self.context.graph().producer(value)?;
+        let [.., queries, keys] = self.values.get(&value)?.dims.as_deref()? else {
+            return None;
+        };
+        let has_all = [*queries, *keys] == [tokens.after(); 2];
+        let bias = self.by_offsets(at, value, tokens)?;
+        (has_all && self.made.contains(&maker)).then_some(ResizedBias {
+            is_computed: true,
+            ..bias
+        })
+    }
+
     /// The bias of a constant that has a number for each offset of two patches of the image.
+    fn stored(&self, at: Use, value: ValueId, tokens: &Extent) -> Option<ResizedBias> {
+        let is_constant = self.context.found.classes.of_value(value).is_constant();
+        self.by_offsets(at, value, tokens).filter(|_| is_constant)
+    }
+
+    /// The bias of a value that has a number for each offset of two patches of the image.
     fn by_offsets(&self, at: Use, value: ValueId, tokens: &Extent) -> Option<ResizedBias> {
         let finding = *self.windowed.get(&at)?;
         let (prefix, old, new) = grid(tokens)?;
@@ -101,8 +129,7 @@ impl Walk<'_> {
             return None;
         };
         let is_square = [*queries, *keys] == [tokens.before(); 2];
-        let is_constant = self.context.found.classes.of_value(value).is_constant();
-        if !is_square || window != Some(old) || !is_constant {
+        if !is_square || window != Some(old) {
             return None;
         }
         let bias = ResizedBias {
@@ -112,6 +139,7 @@ impl Walk<'_> {
             prefix,
             old,
             new,
+            is_computed: false,
         };
         let numbers = self.context.found.trace.get(value).to_f64()?;
         bias.offsets(&numbers).map(|_| bias)

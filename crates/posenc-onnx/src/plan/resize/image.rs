@@ -106,14 +106,25 @@ pub(super) fn walked<'a>(
     size: ImageSize,
     by: Interpolations,
 ) -> Result<Walk<'a>, RewriteError> {
-    let mut walk = Walk::new(context, wanted(image, size, by));
-    walk.start(image.input, image.axes(size));
-    let sides = |size: ImageSize| [size.height, size.width];
-    walk.follow_stored_sizes(sides(image.size()), sides(size));
-    walk.run()?;
-    walk.check_windows()?;
-    walk.check_counts()?;
-    Ok(walk)
+    let followed = |mut walk: Walk<'a>| {
+        walk.start(image.input, image.axes(size));
+        let sides = |size: ImageSize| [size.height, size.width];
+        walk.follow_stored_sizes(sides(image.size()), sides(size));
+        walk.run()?;
+        walk.check_windows()?;
+        walk.check_counts()?;
+        Ok(walk)
+    };
+    let walk = Walk::new(context, wanted(image, size, by));
+    if walk.made.is_empty() {
+        return followed(walk);
+    }
+    // A bias that is not computed for other images may follow by the rules of sizes.
+    followed(walk).or_else(|_: RewriteError| {
+        let mut walk = Walk::new(context, wanted(image, size, by));
+        walk.made.clear();
+        followed(walk)
+    })
 }
 
 /// Images of another size.

@@ -1,8 +1,8 @@
 //! Biases by the offset of two patches of the image: where they are read, and what they become.
 
 use ndarray::{ArrayD, IxDyn};
-use posenc_ir::{Use, ValueId};
-use rustc_hash::FxHashMap;
+use posenc_ir::{NodeId, Use, ValueId};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::attention::scores;
 use crate::detect::context::Context;
@@ -23,6 +23,8 @@ pub(crate) struct ResizedBias {
     pub(crate) old: [usize; 2],
     /// The same afterwards.
     pub(crate) new: [usize; 2],
+    /// The graph computes it for the new grid.
+    pub(crate) is_computed: bool,
 }
 
 impl ResizedBias {
@@ -98,6 +100,38 @@ pub(super) fn entries(context: &Context<'_>) -> FxHashMap<Use, usize> {
         }
     }
     all
+}
+
+/// The nodes that compute such biases from the sizes of the image and from constants, and nothing else.
+pub(super) fn makers(context: &Context<'_>, windowed: &FxHashMap<Use, usize>) -> FxHashSet<NodeId> {
+    let graph = context.graph();
+    let classes = &context.found.classes;
+    let is_made =
+        |value: &ValueId| !context.is_content(*value) && !classes.of_value(*value).is_constant();
+    let read = windowed
+        .keys()
+        .filter_map(|at| graph.node(at.node).input(at.slot()));
+    let mut stack: Vec<ValueId> = read.filter(is_made).collect();
+    let mut all = FxHashSet::default();
+    while let Some(value) = stack.pop() {
+        let maker = graph.producer(value).map(|(maker, _)| maker);
+        if let Some(maker) = maker.filter(|maker| all.insert(*maker)) {
+            let inputs = graph.node(maker).inputs().iter().flatten().copied();
+            stack.extend(inputs.filter(is_made));
+        }
+    }
+    // Those whose results are read elsewhere too are no part.
+    let order = graph.order(graph.main()).unwrap_or_default();
+    let mut own = FxHashSet::default();
+    for id in order.into_iter().rev().filter(|id| all.contains(id)) {
+        let outputs = || graph.node(id).outputs().iter().flatten().copied();
+        let mut uses = outputs().flat_map(|value| graph.uses(value));
+        let is_own = uses.all(|at| own.contains(&at.node) || windowed.contains_key(at));
+        if is_own && !outputs().any(|value| graph.value(value).is_output()) {
+            own.insert(id);
+        }
+    }
+    own
 }
 
 /// The place of a pair of patches in a table of offsets, key − query.

@@ -119,7 +119,12 @@ impl Plan {
 
     /// Whether numbers of patches become others, that the graph does not compute itself.
     pub(crate) fn interpolates(&self) -> bool {
-        self.tables.iter().any(|table| !table.is_computed) || !self.biases.is_empty()
+        self.tables.iter().any(|table| !table.is_computed) || self.has_new_biases()
+    }
+
+    /// Whether biases by the offset of patches become others, that the graph does not compute itself.
+    pub(crate) fn has_new_biases(&self) -> bool {
+        self.biases.iter().any(|bias| !bias.is_computed)
     }
 
     /// Whether nothing changes.

@@ -46,6 +46,8 @@ pub(super) struct Walk<'a> {
     pub(super) entries: FxHashMap<Use, usize>,
     /// Where a bias by the offset of patches may be read, with its finding.
     pub(super) windowed: FxHashMap<Use, usize>,
+    /// The nodes that compute such biases, and nothing else.
+    pub(super) made: FxHashSet<NodeId>,
     /// The axes of tables and biases that get other rows, where they are added.
     pub(super) resized: FxHashMap<Use, Vec<Extent>>,
     /// The place of every node in the order of computation.
@@ -63,6 +65,11 @@ impl<'a> Walk<'a> {
             Wanted::OpenLength { .. } => positional(context),
             Wanted::Image { .. } | Wanted::Length { .. } => FxHashSet::default(),
         };
+        let windowed = offsets::entries(context);
+        let made = match wanted {
+            Wanted::Image { .. } => offsets::makers(context, &windowed),
+            Wanted::Length { .. } | Wanted::OpenLength { .. } => FxHashSet::default(),
+        };
         Self {
             context,
             wanted,
@@ -74,7 +81,8 @@ impl<'a> Walk<'a> {
             cuts: BTreeMap::new(),
             positional,
             entries: entries.collect(),
-            windowed: offsets::entries(context),
+            windowed,
+            made,
             resized: FxHashMap::default(),
             order: FxHashMap::default(),
             now: 0,
@@ -133,6 +141,7 @@ impl<'a> Walk<'a> {
             self.now = place;
             let error = match is_unknown {
                 true => None,
+                false if self.made.contains(&id) => self.by_numbers(id).err(),
                 false => self.node(id).err(),
             };
             if is_unknown || error.is_some() {
@@ -140,7 +149,51 @@ impl<'a> Walk<'a> {
             }
             errors.extend(error);
         }
+        errors.extend(self.not_compared());
         all(errors)
+    }
+
+    /// Evaluates a node that computes a bias by offsets and nothing else: its numbers are compared where it is added,
+    /// and the rules of sizes do not hold for them.
+    fn by_numbers(&mut self, id: NodeId) -> Result<(), RewriteError> {
+        let outputs = self.evaluate(id)?;
+        for (out, value) in self.context.graph().node(id).outputs().iter().zip(outputs) {
+            let Some(out) = *out else { continue };
+            let sizes = self.context.dims(out).zip(value.dims.as_deref());
+            let Some((old, new)) = sizes.filter(|(old, new)| old.len() == new.len()) else {
+                return Err(self.refuse(id, "the sizes that are computed here are not known"));
+            };
+            let axis = |(old, new): (&usize, &usize)| Extent::One {
+                old: *old,
+                new: *new,
+            };
+            let axes: Vec<Extent> = old.iter().zip(new).map(axis).collect();
+            if axes.iter().any(Extent::changes) {
+                self.axes.insert(out, axes);
+            }
+            self.values.insert(out, value);
+        }
+        Ok(())
+    }
+
+    /// The refusal of a bias that is computed for the image, and whose numbers are not compared.
+    fn not_compared(&self) -> Option<RewriteError> {
+        let graph = self.context.graph();
+        let computed = self.biases.iter().filter(|bias| bias.is_computed);
+        let computed: FxHashSet<Use> = computed.map(|bias| bias.entry).collect();
+        let is_changed = |at: &&Use| {
+            let value = graph.node(at.node).input(at.slot());
+            let maker = value.and_then(|value| graph.producer(value));
+            let is_made = maker.is_some_and(|(maker, _)| self.made.contains(&maker));
+            is_made && value.is_some_and(|value| self.values.contains_key(&value))
+        };
+        let ends = self
+            .windowed
+            .keys()
+            .filter(|at| !self.made.contains(&at.node));
+        let mut left = ends.filter(is_changed).filter(|at| !computed.contains(at));
+        let why = "the bias that the graph computes here for other images cannot be compared";
+        left.next().map(|at| self.refuse(at.node, why))
     }
 
     fn node(&mut self, id: NodeId) -> Result<(), RewriteError> {

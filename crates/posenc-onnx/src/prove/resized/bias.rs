@@ -51,6 +51,11 @@ pub(super) fn check(
     });
     match off {
         None => Ok(()),
+        Some(_) if bias.is_computed => {
+            let why = "the graph itself computes this bias, and in another way than is asked for; give `scale` \
+                       or `align-corners` as the graph does it";
+            Err(before.refuse(node, why))
+        }
         Some([query, key]) => {
             let why = format!(
                 "query {query} and key {key} would get another bias than that of the formula"

@@ -167,3 +167,117 @@ fn a_bias_that_is_interpolated_in_another_way_is_noticed() {
     let why = checked(Resizing::Cubic).expect_err("another formula");
     assert!(why.contains("would get another bias"), "{why}");
 }
+
+/// What is different in a graph that computes its bias from the size of the image.
+#[derive(Clone, Copy)]
+struct Computed {
+    /// How the table of offsets is resized.
+    mode: &'static str,
+    /// Whether the width of the grid is written down.
+    is_written: bool,
+}
+
+impl Computed {
+    const RIGHT: Self = Self {
+        mode: "linear",
+        is_written: false,
+    };
+
+    /// The bias, `[1, heads, query, key]`, of which the pairs of the class token are all 0.5.
+    fn bias(self, s: &mut Sketch) -> String {
+        let [one, two] = [1, 2].map(|n| s.ints(&[n]));
+        let shape = s.op("Shape", &["pixels"]);
+        let [height, mut width] = [2, 3].map(|axis| {
+            let axis = s.ints(&[axis]);
+            let pixels = s.gather(&shape, &axis, 0);
+            s.op("Div", &[&pixels, &two])
+        });
+        if self.is_written {
+            width = s.ints(&[GRID as i64]);
+        }
+        let [tall, wide] = [&height, &width].map(|side| {
+            let double = s.op("Mul", &[side, &two]);
+            s.op("Sub", &[&double, &one])
+        });
+        let side = 2 * GRID - 1;
+        let numbers = (0..HEADS * side * side).map(|at| {
+            let (head, place) = (at / (side * side), at % (side * side));
+            (1.7 * (100 * head + 10 * (place / side) + place % side) as f64).sin()
+        });
+        let table = s.floats(&[1, HEADS, side, side], numbers);
+        let lead = s.ints(&[1, HEADS as i64]);
+        let sizes = s.concat(&[&lead, &tall, &wide], 0);
+        let how = [
+            ("mode", A::Text(self.mode)),
+            ("coordinate_transformation_mode", A::Text("half_pixel")),
+        ];
+        let table = s.with("Resize", &[&table, "", "", &sizes], &how);
+        let table = s.reshape(&table, &[HEADS as i64, -1]);
+        // Counted with the class token, which is left out again.
+        let count = s.op("Mul", &[&height, &width]);
+        let count = s.op("Add", &[&count, &one]);
+        let axes = s.ints(&[0]);
+        let count = s.op("Squeeze", &[&count, &axes]);
+        let [zero, step] = [0, 1].map(|n| s.int(n));
+        let places = s.op("Range", &[&zero, &count, &step]);
+        let places = s.slice(&places, 0, [1, i64::MAX, 1]);
+        let places = s.op("Sub", &[&places, &one]);
+        let rows = s.op("Div", &[&places, &width]);
+        let whole = s.op("Mul", &[&rows, &width]);
+        let columns = s.op("Sub", &[&places, &whole]);
+        let [down, across] = [(&rows, &height), (&columns, &width)].map(|(place, side)| {
+            let [keys, queries] = [0, 1].map(|axis| s.unsqueeze(place, &[axis]));
+            let far = s.op("Sub", &[&keys, &queries]);
+            let far = s.op("Add", &[&far, side]);
+            s.op("Sub", &[&far, &one])
+        });
+        let index = s.op("Mul", &[&down, &wide]);
+        let index = s.op("Add", &[&index, &across]);
+        let bias = s.gather(&table, &index, 1);
+        let (pads, edge) = (s.ints(&[0, 1, 1, 0, 0, 0]), s.float(0.5));
+        let bias = s.op("Pad", &[&bias, &pads, &edge]);
+        s.unsqueeze(&bias, &[0])
+    }
+}
+
+#[test]
+fn a_bias_that_the_graph_computes_for_the_image_is_compared_with_the_formula() {
+    let right = model(same, |s, y| biased(s, y, |s| Computed::RIGHT.bias(s)));
+    assert_eq!(window(&right), Some([GRID, GRID]));
+    for (size, grid) in [("12x8", [6, 4]), ("4x16", [2, 8]), ("8x10", [4, 5])] {
+        let made = resized(&right, size).unwrap_or_else(|why| panic!("{size}: {why}"));
+        assert_eq!(window(&made), Some(grid), "{size}");
+    }
+    let another = model(same, |s, y| {
+        let mode = "cubic";
+        biased(s, y, |s| {
+            Computed {
+                mode,
+                ..Computed::RIGHT
+            }
+            .bias(s)
+        })
+    });
+    let why = refusal("another interpolation", &another, "12x8");
+    assert!(why.contains("in another way than is asked for"), "{why}");
+    let written = model(same, |s, y| {
+        let is_written = true;
+        biased(s, y, |s| {
+            Computed {
+                is_written,
+                ..Computed::RIGHT
+            }
+            .bias(s)
+        })
+    });
+    refusal("a width that does not follow", &written, "8x12");
+    let read = model(same, |s, y| {
+        let bias = Computed::RIGHT.bias(s);
+        let y = biased(s, y, |_| bias.clone());
+        let axes = [("axes", A::Ints(&[1, 2, 3])), ("keepdims", A::Int(0))];
+        let mean = s.with("ReduceMean", &[&bias], &axes);
+        s.op("Mul", &[&y, &mean])
+    });
+    let why = refusal("read for something else", &read, "12x8");
+    assert!(why.contains("this Slice acts along an axis"), "{why}");
+}
