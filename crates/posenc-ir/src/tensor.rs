@@ -123,12 +123,25 @@ impl Tensor {
 
     /// All elements as f64; `None` for the types that [`Tensor::get_f64`] does not read.
     pub fn to_f64s(&self) -> Option<Vec<f64>> {
-        (0..self.len()).map(|i| self.get_f64(i)).collect()
+        match self.dtype {
+            DType::F32 => self.words(|b| f64::from(f32::from_le_bytes(b))),
+            DType::F64 => self.words(f64::from_le_bytes),
+            DType::F16 => self.words(|b| f16::from_le_bytes(b).to_f64()),
+            DType::BF16 => self.words(|b| bf16::from_le_bytes(b).to_f64()),
+            _ => (0..self.len()).map(|i| self.get_f64(i)).collect(),
+        }
     }
 
     /// All elements of an integer or bool tensor; `None` for other types.
     pub fn to_i64s(&self) -> Option<Vec<i64>> {
         (0..self.len()).map(|i| self.get_i64(i)).collect()
+    }
+
+    /// All elements of N bytes; `None` where some are missing.
+    fn words<const N: usize>(&self, read: impl Fn([u8; N]) -> f64) -> Option<Vec<f64>> {
+        let (words, _) = self.data.as_chunks::<N>();
+        let words = words.get(..self.len())?;
+        Some(words.iter().map(|word| read(*word)).collect())
     }
 
     fn word<const N: usize>(&self, i: usize) -> Option<[u8; N]> {

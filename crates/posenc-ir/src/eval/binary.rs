@@ -1,6 +1,6 @@
 //! Operators of two and more operands, element by element, with broadcasting.
 
-use ndarray::Zip;
+use ndarray::{ArrayD, Axis, IxDyn, Zip};
 
 use super::array::{Array, each_pair};
 use super::call::{Call, Outputs, typed};
@@ -9,6 +9,9 @@ use super::shape::broadcast;
 use super::{EvalError, Value};
 use crate::dtype::DType;
 
+/// Rows of so many elements are worth a loop of their own.
+const LONG_ROW: usize = 16;
+
 /// Applies `f` to every pair of elements.
 pub(super) fn zip<A: Copy, B: Copy, C: Copy>(
     a: &Shared<A>,
@@ -16,9 +19,20 @@ pub(super) fn zip<A: Copy, B: Copy, C: Copy>(
     dims: &[usize],
     f: impl Fn(A, B) -> C,
 ) -> Option<Shared<C>> {
-    let out = Zip::from(a.broadcast(dims)?)
-        .and(b.broadcast(dims)?)
-        .map_collect(|x, y| f(*x, *y));
+    let (a, b) = (a.broadcast(dims)?, b.broadcast(dims)?);
+    let last = dims.len().checked_sub(1);
+    let Some(last) = last.filter(|axis| dims[*axis] >= LONG_ROW) else {
+        let out = Zip::from(a).and(b).map_collect(|x, y| f(*x, *y));
+        return Some(out.into_shared());
+    };
+    let mut out = Vec::with_capacity(a.len());
+    for (x, y) in a.lanes(Axis(last)).into_iter().zip(b.lanes(Axis(last))) {
+        match (x.to_slice(), y.to_slice()) {
+            (Some(x), Some(y)) => out.extend(x.iter().zip(y).map(|(x, y)| f(*x, *y))),
+            _ => out.extend(x.iter().zip(&y).map(|(x, y)| f(*x, *y))),
+        }
+    }
+    let out = ArrayD::from_shape_vec(IxDyn(dims), out).ok()?;
     Some(out.into_shared())
 }
 

@@ -1,6 +1,6 @@
 //! Joining and splitting tensors along an axis.
 
-use ndarray::{Axis, Slice};
+use ndarray::{ArrayD, Axis, IxDyn, Slice};
 
 use super::array::{Array, each};
 use super::call::{Call, Given, Outputs, typed};
@@ -65,9 +65,18 @@ pub(super) fn join(arrays: Vec<Array>, dims: &[usize], along: usize) -> Option<A
 }
 
 fn join_all<T: Clone>(parts: &[Shared<T>], dims: &[usize], along: usize) -> Option<Shared<T>> {
-    let parts: Vec<_> = parts.iter().map(|p| p.view()).collect();
-    let whole = ndarray::concatenate(Axis(along), &parts).ok()?;
-    (whole.shape() == dims).then(|| whole.into_shared())
+    let parts: Vec<_> = parts.iter().map(|p| p.as_standard_layout()).collect();
+    let count: usize = dims[..along].iter().product();
+    let mut all = Vec::with_capacity(dims.iter().product());
+    for index in 0..count {
+        for part in &parts {
+            let length = part.len() / count;
+            let elements = part.as_slice()?;
+            all.extend_from_slice(&elements[index * length..(index + 1) * length]);
+        }
+    }
+    let whole = ArrayD::from_shape_vec(IxDyn(dims), all).ok()?;
+    Some(whole.into_shared())
 }
 
 /// The lengths are an attribute before opset 13 and input 1 since; without them, the parts have equal

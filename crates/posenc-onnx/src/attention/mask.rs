@@ -1,5 +1,6 @@
 //! Reading masks off what the softmax sees when queries and keys are zero and every token counts.
 
+use ndarray::{Axis, Zip};
 use posenc_ir::{Graph, ScopeKind, ValueId};
 
 use crate::attention::plane::Plane;
@@ -45,13 +46,17 @@ pub(crate) fn read(graph: &Graph, classes: &Classes, site: &Site, plane: Option<
 
 /// Whether later keys are hidden; `None` where heads hide different keys, and have no mask in common.
 pub(crate) fn causal(plane: &Plane) -> Option<bool> {
-    let (_, heads, queries, keys) = plane.bias.dim();
+    let (.., queries, keys) = plane.bias.dim();
     let past = plane.past;
     let hidden = |i: usize, j: usize| plane.is_hidden([0, 0, i, j]);
     let all = |f: &dyn Fn(usize, usize) -> bool| (0..queries).all(|i| (0..keys).all(|j| f(i, j)));
-    let is_shared = all(&|i, j| {
-        let mut heads = 1..heads;
-        heads.all(|h| plane.is_hidden([0, h, i, j]) == hidden(i, j))
+    let group = plane.bias.index_axis(Axis(0), 0);
+    let first = group.index_axis(Axis(0), 0);
+    let hides = |v: &f64| *v == f64::NEG_INFINITY;
+    let mut others = group.axis_iter(Axis(0)).skip(1);
+    let is_shared = others.all(|head| {
+        let pairs = Zip::from(&head).and(&first);
+        pairs.all(|own, first| hides(own) == hides(first))
     });
     let causal = queries > 1
         && all(&|i, j| j <= i + past || hidden(i, j))

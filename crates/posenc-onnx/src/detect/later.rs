@@ -30,6 +30,8 @@ pub(super) struct Equal {
 pub(super) fn equal(meetings: &Meetings<'_>) -> Vec<Equal> {
     let class = |v: ValueId| meetings.classes.of_value(v);
     let follows = |v: &ValueId| class(*v).has(Class::POSITION) && !class(*v).has(Class::CONTENT);
+    // Layers share them.
+    let mut known: FxHashMap<(ValueId, usize), bool> = FxHashMap::default();
     let at = |id: &NodeId| {
         let node = meetings.graph.node(*id);
         let following = node.inputs().iter().flatten().copied().filter(follows);
@@ -40,12 +42,17 @@ pub(super) fn equal(meetings: &Meetings<'_>) -> Vec<Equal> {
             _ => meetings.axes(node),
         };
         let along = |numbers: ValueId| {
-            let known = meetings.trace.get(numbers).to_f64()?;
+            let value = meetings.trace.get(numbers);
+            let dims = value.dims.as_ref().filter(|_| value.data.is_some())?;
             let axis = axes.iter().find_map(|(from_end, size)| {
-                let axis = known.ndim().checked_sub(*from_end)?;
-                (*size > 1 && known.shape()[axis] == *size).then_some(axis)
+                let axis = dims.len().checked_sub(*from_end)?;
+                (*size > 1 && dims[axis] == *size).then_some(axis)
             })?;
-            spread(&known, axis).is_none().then_some(Equal {
+            let is_equal = known.entry((numbers, axis)).or_insert_with(|| {
+                let numbers = value.to_f64();
+                numbers.is_some_and(|numbers| spread(&numbers, axis).is_none())
+            });
+            is_equal.then_some(Equal {
                 node: *id,
                 numbers,
                 axis,

@@ -182,6 +182,10 @@ impl Region {
 
 /// The inputs of a node, and what its bodies read from outside.
 pub(crate) fn reads(graph: &Graph, id: NodeId) -> Vec<ValueId> {
+    let node = graph.node(id);
+    if node.bodies().next().is_none() {
+        return node.inputs().iter().flatten().copied().collect();
+    }
     let mut values = vec![];
     let mut inside = FxHashSet::default();
     let mut stack = vec![id];
