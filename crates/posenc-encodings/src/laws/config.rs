@@ -41,19 +41,32 @@ pub fn scaling_of_config(
 
 /// The law of a dict; nothing for plain RoPE.
 fn law(section: &Dict<'_>) -> Result<Option<LawName>, HfConfigError> {
-    let given = match section.str("rope_type")? {
-        Some(word) => Some(("rope_type", word)),
-        None => section.str("type")?.map(|word| ("type", word)),
-    };
-    let Some((key, word)) = given else {
+    let of = |key| Ok::<_, HfConfigError>(section.str(key)?.map(|word| (key, word)));
+    let (given, older) = (of("rope_type")?, of("type")?);
+    let Some((key, word)) = given.or(older) else {
         // Version 5 may leave the default out.
         if section.keys().all(|key| EVERYWHERE.contains(&key)) {
             return Ok(None);
         }
         return section.needed("rope_type", None, "a scaling");
     };
+    let unknown = || HfConfigError::UnknownType {
+        key: section.path(key),
+        got: word.to_owned(),
+        known: known_types().join(", "),
+    };
+    let law = law_of(word, section).ok_or_else(unknown)?;
+    if older.is_some_and(|(_, other)| other != word && law_of(other, section) != Some(law)) {
+        let (first, second) = (section.path("type"), section.path(key));
+        return Err(HfConfigError::Conflict { first, second });
+    }
+    Ok(law)
+}
+
+/// The law of a type, nothing for plain RoPE; `None` where no law has that type.
+fn law_of(word: &str, section: &Dict<'_>) -> Option<Option<LawName>> {
     if Plain::facts().hf_types.iter().any(|hf| hf.word == word) {
-        return Ok(None);
+        return Some(None);
     }
     let met = LawName::ALL.iter().flat_map(|&law| {
         let types = law.facts().hf_types.iter();
@@ -61,13 +74,7 @@ fn law(section: &Dict<'_>) -> Result<Option<LawName>, HfConfigError> {
             .filter(|hf| hf.is_met(word, section))
             .map(move |hf| (hf.with.len(), law))
     });
-    let law = met.max_by_key(|(keys, _)| *keys).map(|(_, law)| law);
-    let unknown = || HfConfigError::UnknownType {
-        key: section.path(key),
-        got: word.to_owned(),
-        known: known_types().join(", "),
-    };
-    law.map(Some).ok_or_else(unknown)
+    met.max_by_key(|(keys, _)| *keys).map(|(_, law)| Some(law))
 }
 
 /// Every type once.

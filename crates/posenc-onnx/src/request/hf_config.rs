@@ -44,6 +44,8 @@ pub(crate) use widths::{DEFAULT_THETA, LOCAL_THETAS, THETAS};
 #[derive(Debug, Clone, PartialEq)]
 pub struct HfConfig {
     text: Map<String, Value>,
+    /// Why these may be the keys of another model than the language model.
+    doubt: Option<String>,
 }
 
 /// The rotary embedding of one layer.
@@ -133,8 +135,8 @@ impl HfConfig {
     }
 
     /// A config that is parsed already; a nested `text_config` replaces what is
-    /// around it, and so does the only nested config with rotations where there are
-    /// none around it.
+    /// around it, and so does the only nested config with rotations where nothing else
+    /// in it describes a model without them.
     ///
     /// # Errors
     ///
@@ -150,14 +152,19 @@ impl HfConfig {
         let Value::Object(map) = value else {
             return Err(HfConfigError::NotAnObject);
         };
-        Ok(Self {
-            text: nested::text_part(map),
-        })
+        let nested::Part { text, doubt } = nested::text_part(map);
+        Ok(Self { text, doubt })
     }
 
     /// Why no key tells anything about rotations, as in the config of something else.
     pub(crate) fn says_nothing(&self) -> Option<String> {
-        nested::says_nothing(&self.text)
+        let doubt = self.doubt.clone();
+        doubt.or_else(|| nested::says_nothing(&self.text))
+    }
+
+    /// Why the keys that are read may be those of another model than the language model.
+    pub(crate) fn doubt(&self) -> Option<&str> {
+        self.doubt.as_deref()
     }
 
     fn dict(&self) -> Dict<'_> {
@@ -187,6 +194,12 @@ impl HfConfig {
     /// Heads of queries of every layer, with the key, where the config has one number for all.
     pub(crate) fn heads(&self) -> Option<(&str, usize)> {
         let heads = self.dict().first_usize(&["num_attention_heads", "n_head"]);
+        heads.ok().flatten()
+    }
+
+    /// Heads of keys of every layer, with the key, where the config has one number for all.
+    pub(crate) fn kv_heads(&self) -> Option<(&str, usize)> {
+        let heads = self.dict().first_usize(&["num_key_value_heads"]);
         heads.ok().flatten()
     }
 
@@ -257,6 +270,11 @@ impl HfConfig {
             Some(_) => None,
             None => section::section(&dict, &kind)?,
         };
+        if let Some(section) = &section
+            && (kind == LayerKind::Full || !section::differs_by_layer(&dict)?)
+        {
+            section::agrees(&dict, section)?;
+        }
         let theta = widths::theta(&dict, section.as_ref(), local, &mut inferred)?;
         let widths = widths::widths(&dict, section.as_ref(), &mut inferred)?;
         let scaling = match &section {

@@ -23,6 +23,13 @@ pub(super) fn disagreement(config: &HfConfig, found: &Found) -> Option<String> {
     {
         return Some(differs(key, said, &format!("{first} heads")));
     }
+    let keys: Option<BTreeSet<usize>> = rotate().map(|site| site.kv_heads).collect();
+    if let (Some((key, said)), Some(graph)) = (config.kv_heads(), keys)
+        && let Some(first) = graph.first().filter(|_| !graph.contains(&said))
+    {
+        let heads = if *first == 1 { "head" } else { "heads" };
+        return Some(differs(key, said, &format!("{first} {heads} of keys")));
+    }
     // Of two stacks, the config may count either.
     if found
         .attention
@@ -97,6 +104,10 @@ mod tests {
                 r#"{"rope_theta": 2e4, "num_attention_heads": 8}"#,
                 "num_attention_heads of the config is 8",
             ),
+            (
+                r#"{"rope_theta": 2e4, "num_attention_heads": 4, "num_key_value_heads": 1}"#,
+                "num_key_value_heads of the config is 1",
+            ),
             (r#"{"alibi": true}"#, "alibi of the config is ALiBi"),
             (r#"{"vocab_size": 8}"#, "no key of a model with rotations"),
             (
@@ -113,6 +124,7 @@ mod tests {
         }
         for text in [
             r#"{"rope_theta": 2e4, "num_hidden_layers": 2, "num_attention_heads": 4}"#,
+            r#"{"rope_theta": 2e4, "num_key_value_heads": 2}"#,
             r#"{"rope_theta": 2e4, "alibi": false, "position_embedding_type": "absolute"}"#,
             r#"{"rope_theta": 2e4, "num_hidden_layers": 4,
                 "layer_types": ["conv", "full_attention", "linear_attention", "sliding_attention"]}"#,

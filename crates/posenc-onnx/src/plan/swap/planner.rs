@@ -186,6 +186,9 @@ impl Planner<'_> {
         let (Some(source), Some(config)) = (&self.request.hf_config, &self.config) else {
             return Ok(None);
         };
+        if let Some(why) = config.doubt() {
+            return Err(source.refuse(why).into());
+        }
         let asked = config.rope_for(site.place.layer);
         Ok(asked.map_err(|e| source.refuse(e))?)
     }

@@ -16,6 +16,9 @@ pub(crate) const THETAS: [&str; 3] = ["rope_theta", "rotary_emb_base", "global_r
 /// The keys of the base of layers with a window, which are never scaled.
 pub(crate) const LOCAL_THETAS: [&str; 2] = ["rope_local_base_freq", "local_rope_theta"];
 
+/// The keys of the share of a head that rotates, outside of the scaling dict, the first of which counts.
+pub(crate) const SHARES: [&str; 2] = ["partial_rotary_factor", "rotary_pct"];
+
 /// Whether a base that was read is that of a key, and not the default.
 pub(crate) fn is_stated(inferred: &[Inferred]) -> bool {
     let is_default = |value: &Inferred| value.name == "theta" && value.source == DEFAULT_SOURCE;
@@ -76,7 +79,26 @@ pub(crate) fn widths(
         Some(head) => (Some(head), "head_dim"),
         None => (computed_head(dict)?, "hidden_size / num_attention_heads"),
     };
+    let inner = match section {
+        Some(section) => section
+            .f64(SHARES[0])?
+            .map(|share| (section.path(SHARES[0]), share)),
+        None => None,
+    };
+    let share = match inner {
+        Some(share) => Some(share),
+        None => {
+            let outer = dict.first_f64(&SHARES)?;
+            outer.map(|(key, share)| (dict.path(key), share))
+        }
+    };
     if let Some(rotary) = dict.usize("rotary_dim")? {
+        if let (Some(head), Some((first, share))) = (head, share)
+            && rotated(head, share) != rotary
+        {
+            let second = dict.path("rotary_dim");
+            return Err(HfConfigError::Conflict { first, second });
+        }
         return Ok(Widths {
             rotary: Some(rotary),
             head,
@@ -84,14 +106,6 @@ pub(crate) fn widths(
             source: dict.path("rotary_dim"),
         });
     }
-    let inner = match section {
-        Some(section) => section.f64("partial_rotary_factor")?,
-        None => None,
-    };
-    let share = match inner {
-        Some(share) => Some(("partial_rotary_factor", share)),
-        None => dict.first_f64(&["partial_rotary_factor", "rotary_pct"])?,
-    };
     let Some((key, share)) = share else {
         return Ok(Widths {
             rotary: head,

@@ -117,6 +117,31 @@ fn what_cannot_be_applied_is_refused_by_name() {
             "rope_scaling and rope_parameters contradict each other, keep one",
         ),
         (
+            "two types",
+            scaled(json!({"type": "linear", "rope_type": "yarn", "factor": 4.0})),
+            "rope_scaling.type and rope_scaling.rope_type contradict each other, keep one",
+        ),
+        (
+            "a type that nobody knows",
+            scaled(json!({"type": "warp", "rope_type": "linear", "factor": 4.0})),
+            "rope_scaling.type and rope_scaling.rope_type contradict each other, keep one",
+        ),
+        (
+            "two bases",
+            json!({"rope_theta": 1e4, "rope_parameters": {"rope_theta": 1e6}}),
+            "rope_theta and rope_parameters.rope_theta contradict each other, keep one",
+        ),
+        (
+            "two shares",
+            json!({"rotary_pct": 0.5, "rope_parameters": {"partial_rotary_factor": 0.25}}),
+            "rotary_pct and rope_parameters.partial_rotary_factor contradict each other, keep one",
+        ),
+        (
+            "a share and a width",
+            json!({"head_dim": 16, "partial_rotary_factor": 0.5, "rotary_dim": 4}),
+            "partial_rotary_factor and rotary_dim contradict each other, keep one",
+        ),
+        (
             "mrope",
             scaled(json!({"type": "mrope", "mrope_section": [2, 3, 3]})),
             "rope_scaling.mrope_section means multimodal positions (mRoPE), which is not supported yet",
@@ -165,4 +190,27 @@ fn what_cannot_be_applied_is_refused_by_name() {
         HfConfigError::NotAnObject
     );
     assert!(matches!(HfConfig::parse("{"), Err(HfConfigError::Json(_))));
+}
+
+#[test]
+fn what_is_said_twice_and_alike_is_read() {
+    let both = |types: [&str; 2]| json!({"type": types[0], "rope_type": types[1], "factor": 4.0});
+    let twice = json!({"short_factor": ONES, "long_factor": ONES, "type": "su", "rope_type": "longrope", "factor": 4.0});
+    for value in [
+        scaled(both(["linear", "linear"])),
+        scaled(twice),
+        json!({"rope_theta": 1e6, "rope_parameters": {"rope_theta": 1e6}}),
+        json!({"head_dim": 16, "partial_rotary_factor": 0.5, "rotary_dim": 8}),
+        // Only the graph has the width of a head.
+        json!({"partial_rotary_factor": 0.5, "rotary_dim": 4}),
+    ] {
+        let read = config(value.clone()).rope_for(0);
+        assert!(read.is_ok(), "{value}: {read:?}");
+    }
+    // The base of another type of layer is no contradiction.
+    let layers = json!({"rope_theta": 1e6, "layer_types": ["sliding_attention", "full_attention"],
+        "rope_parameters": {"sliding_attention": {"rope_theta": 1e4}, "full_attention": {"rope_theta": 1e6}}});
+    let layers = config(layers);
+    assert_eq!(layers.rope_for(0).unwrap().unwrap().theta, 1e4);
+    assert_eq!(layers.rope_for(1).unwrap().unwrap().theta, 1e6);
 }
