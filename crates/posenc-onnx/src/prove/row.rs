@@ -34,15 +34,13 @@ impl Judge<'_> {
             let Some(want) = want else {
                 return (name.clone(), uncompared(tensor));
             };
-            let same = want.iter().find(|(other, _)| other == name);
-            let at = want.get(i).filter(|_| want.len() == got.len());
-            let row = match same.or(at) {
-                Some((_, want)) if meaning == Meaning::NewFunction => Run {
+            let row = match partner(i, got, want) {
+                Some(want) if meaning == Meaning::NewFunction => Run {
                     bound: None,
                     ok: uncompared(tensor).ok && tensor.dims() == want.dims(),
                     ..self.row(name, tensor, want)
                 },
-                Some((_, want)) => self.row(name, tensor, want),
+                Some(want) => self.row(name, tensor, want),
                 None => Run {
                     ok: false,
                     ..uncompared(tensor)
@@ -86,6 +84,14 @@ impl Judge<'_> {
             ..measured
         }
     }
+}
+
+/// What an output is compared with: that of its name, else that at its place.
+pub(super) fn partner<'a>(at: usize, got: &Outputs, want: &'a Outputs) -> Option<&'a Tensor> {
+    let (name, _) = got.get(at)?;
+    let same = want.iter().find(|(other, _)| other == name);
+    let placed = want.get(at).filter(|_| want.len() == got.len());
+    same.or(placed).map(|(_, tensor)| tensor)
 }
 
 /// The share of rows of this width whose largest number is at the same place in both.

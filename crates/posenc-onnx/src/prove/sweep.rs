@@ -10,7 +10,7 @@ use super::inputs;
 use super::moved::in_order;
 use super::noise::{Noise, noise};
 use super::points::{Meaning, Point};
-use super::row::{Judge, uncompared};
+use super::row::{Judge, partner, uncompared};
 use super::run::{Outputs, RuntimeTarget, run};
 use super::subject::Subject;
 use super::tolerance::Tolerance;
@@ -77,7 +77,7 @@ impl<'a> Sweep<'a> {
                 Some(other) => other.load(target, optimization)?,
                 None => None,
             };
-            let mut own = vec![];
+            let (mut own, mut empty) = (vec![], vec![]);
             for (i, point) in self.points.iter().enumerate() {
                 let at = &point.at;
                 let site = format!("length {}, {}", at.sequence, target.setting(optimization));
@@ -100,11 +100,22 @@ impl<'a> Sweep<'a> {
                 };
                 let compared = self.compared(&got, want.as_ref(), (i, *point));
                 let of = (*at, self.padding(*point));
-                let rows = compared.into_iter();
-                own.extend(rows.map(|(output, row)| target.row(optimization, of, output, row)));
+                for (output, row) in compared {
+                    let is_empty = has_nothing(&output, &got, want.as_ref());
+                    let row = target.row(optimization, of, output, row);
+                    match is_empty {
+                        true => empty.push(row),
+                        false => own.push(row),
+                    }
+                }
                 if self.other.is_none() && first.len() == i {
                     first.push(got);
                 }
+            }
+            match own.is_empty() {
+                // Where no output has anything to compare, that is no pass.
+                true => own = empty,
+                false => empty.iter().for_each(|row| self.leave_out_empty(row)),
             }
             let placed = session.placement();
             own.iter_mut()
@@ -154,6 +165,14 @@ impl<'a> Sweep<'a> {
 
     fn leave_out(&mut self, point: Point, why: &str) {
         let why = format!("{}, because {why}", point.words());
+        if !self.left_out.contains(&why) {
+            self.left_out.push(why);
+        }
+    }
+
+    fn leave_out_empty(&mut self, row: &Run) {
+        let Run { output, length, .. } = row;
+        let why = format!("output {output} at length {length}, because it has no elements there");
         if !self.left_out.contains(&why) {
             self.left_out.push(why);
         }
@@ -262,6 +281,19 @@ fn other_sizes(
     left_out
 }
 
+/// Whether an output has no elements, nor has that which it is compared with.
+fn has_nothing(name: &str, got: &Outputs, want: Option<&Outputs>) -> bool {
+    let Some(i) = got.iter().position(|(own, _)| own == name) else {
+        return false;
+    };
+    let own = &got[i].1;
+    let is_empty = own.dims().contains(&0);
+    is_empty
+        && want.is_none_or(|want| {
+            partner(i, got, want).is_some_and(|other| other.dims() == own.dims())
+        })
+}
+
 fn is_of_numbers((_, tensor): &(String, Tensor)) -> bool {
     uncompared(tensor).nan == 0
 }
@@ -328,6 +360,21 @@ mod tests {
     use crate::detect::{Options, detect};
     use crate::prove::options::VerifyOptions;
 
+    /// A run of one sequence.
+    fn point(sequence: usize, meaning: Meaning) -> Point {
+        let at = Lengths {
+            batch: 1,
+            sequence,
+            past: 0,
+        };
+        Point {
+            at,
+            padding: Padding::None,
+            is_optional: false,
+            meaning,
+        }
+    }
+
     /// Whether outputs of these sizes are let through, and what is said to be left out. Another run has three numbers
     /// of sound, and three of a token each.
     fn judged(name: &str, sizes: [usize; 2], meaning: Meaning) -> (bool, Vec<String>) {
@@ -340,16 +387,7 @@ mod tests {
         let model = model.unwrap();
         let found = detect(&model, &Options::default());
         let subject = Subject::new(&model, &found, &VerifyOptions::default()).unwrap();
-        let point = Point {
-            at: Lengths {
-                batch: 1,
-                sequence: 3,
-                past: 0,
-            },
-            padding: Padding::None,
-            is_optional: false,
-            meaning,
-        };
+        let point = point(3, meaning);
         let points = [point];
         let mut sweep = Sweep::new(&subject, (Some(&subject), &[]), (&points, &[]));
         let outputs = |size: usize| {
@@ -377,6 +415,64 @@ mod tests {
             judged("audio", [0, 3], Meaning::NewFunction),
             (false, vec![])
         );
+    }
+
+    /// The rows of a model without rotations against another, at lengths 1 and 3, and what is said to be left out.
+    fn swept(
+        own: &str,
+        other: Option<&str>,
+        points: &[usize],
+    ) -> (Vec<(usize, bool)>, Vec<String>) {
+        let model = |body: &str| {
+            let text = format!(
+                "<ir_version: 8, opset_import: [\"\" : 17]>\n\
+                 g (int64[batch,sequence] input_ids) => (float[batch,n] y)\n\
+                 <float[4] table = {{0.5, 0.0, 1.0, 2.0}}, int64[1] zero = {{0}}, int64[1] one = {{1}}, \
+                 int64[1] last = {{-1}}>\n\
+                 {{ x = Gather(table, input_ids) {body} }}"
+            );
+            Model::parse(&text).unwrap()
+        };
+        let models: Vec<Model> = [Some(own), other]
+            .into_iter()
+            .flatten()
+            .map(model)
+            .collect();
+        let read = |model: &Model| detect(model, &Options::default());
+        let found: Vec<_> = models.iter().map(read).collect();
+        let options = VerifyOptions::default();
+        let subjects = models.iter().zip(&found);
+        let subjects: Vec<Subject<'_>> = subjects
+            .map(|(model, found)| Subject::new(model, found, &options).unwrap())
+            .collect();
+        let points = points.iter().map(|n| point(*n, Meaning::Same));
+        let points: Vec<Point> = points.collect();
+        let mut sweep = Sweep::new(&subjects[0], (subjects.get(1), &[]), (&points, &[]));
+        let backend = crate::prove::testing::Evaluator::default();
+        let rows = sweep.run(&backend.target()).unwrap();
+        let mut rows: Vec<_> = rows.iter().map(|row| (row.length, row.ok)).collect();
+        rows.sort_unstable();
+        rows.dedup();
+        (rows, sweep.left_out)
+    }
+
+    #[test]
+    fn outputs_without_elements_are_not_compared_and_said_to_be_left_out() {
+        let (shifted, whole) = ("y = Slice(x, zero, last, one)", "y = Identity(x)");
+        let why = "output y at length 1, because it has no elements there";
+        let left_out = vec![why.to_owned()];
+        let both = swept(shifted, Some(shifted), &[1, 3]);
+        assert_eq!(both, (vec![(3, true)], left_out.clone()));
+        assert_eq!(swept(shifted, None, &[1, 3]), (vec![(3, true)], left_out));
+        // In one of them alone, and nothing anywhere.
+        for (own, other) in [(shifted, whole), (whole, shifted)] {
+            let (rows, left_out) = swept(own, Some(other), &[1, 3]);
+            assert_eq!((rows, left_out), (vec![(1, false), (3, false)], vec![]));
+        }
+        for other in [Some(shifted), None] {
+            let nothing = swept(shifted, other, &[1]);
+            assert_eq!(nothing, (vec![(1, false)], vec![]));
+        }
     }
 
     #[test]
