@@ -1,6 +1,7 @@
 //! What limits the length of a sequence: constants whose rows are picked by position, buffers
 //! that are cut to the length, and shapes that were fixed at export.
 
+mod edge;
 mod longer;
 mod product;
 mod reach;
@@ -17,6 +18,7 @@ use crate::detect::runs::Runs;
 use crate::graph::dataflow::{Class, Classes};
 use crate::graph::lane::wrap;
 use crate::report::{Limit, LimitCause};
+use edge::Edge;
 use longer::Longer;
 use reach::Reach;
 
@@ -156,6 +158,13 @@ fn rows_by_position(longer: &mut Longer<'_>, node: &Node) -> Option<(ValueId, us
     if class.has(Class::LENGTH) && !longer.grows(index) {
         return None;
     }
+    if !grows {
+        match edge::of_rows(longer, node, index, rows) {
+            Edge::At(length) => return Some((table, length)),
+            Edge::Never => return None,
+            Edge::Unknown => {}
+        }
+    }
     let past = runs.found.lengths.past;
     // A class token has a row too.
     let ahead = longer.beside(index);
@@ -230,6 +239,13 @@ fn cut_to_length(longer: &mut Longer<'_>, node: &Node) -> Option<(ValueId, usize
     let rows = from[axis];
     // Rows of distances are twice as many as tokens, less one.
     let start = node.input(1)?;
+    if longer.grows(node.output(0)?) {
+        match edge::of_places(longer, [start, ends], rows) {
+            Edge::At(length) => return Some((table, length)),
+            Edge::Never => return None,
+            Edge::Unknown => {}
+        }
+    }
     if longer.widens([start, ends]) {
         return Some((table, rows.div_ceil(2)));
     }

@@ -8,6 +8,7 @@ mod behind;
 mod bias;
 mod convolution;
 mod crossed;
+mod edges;
 mod elsewhere;
 mod fed;
 mod first_axis;

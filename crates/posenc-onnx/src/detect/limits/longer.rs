@@ -15,10 +15,10 @@ const LONG: Budget = Budget { elements: 1 << 18 };
 const SAMPLES: usize = 4;
 
 /// The most longer runs.
-const RUNS: usize = 8;
+const RUNS: usize = 12;
 
-/// How many of them are kept: one where a table is known to end, and one where a longer one would.
-const KEPT: usize = 2;
+/// How many of them are kept: for each of two tables, one where it ends, and one where a longer one would.
+const KEPT: usize = 4;
 
 /// What longer sequences read.
 pub(super) struct Longer<'a> {
@@ -132,15 +132,23 @@ impl<'a> Longer<'a> {
         }
     }
 
-    /// How many rows an index picks beside one for each token, in a graph without a cache and of one stack.
-    pub(super) fn beside(&mut self, index: ValueId) -> usize {
+    /// Runs of one sequence, of so many tokens and of twice as many, in a graph without a cache and of one stack.
+    pub(super) fn pair(&mut self, value: ValueId) -> Option<(usize, [&Trace; 2])> {
         let found = self.runs.found;
         let tokens = found.lengths.sequence;
         if found.ports.longest(found.lengths) != tokens {
-            return 0;
+            return None;
         }
-        self.grows(index);
-        let Some([Some(same), Some(longer)]) = &self.doubled else {
+        self.grows(value);
+        match &self.doubled {
+            Some([Some(same), Some(longer)]) => Some((tokens, [same, longer])),
+            _ => None,
+        }
+    }
+
+    /// How many rows an index picks beside one for each token, in a graph without a cache and of one stack.
+    pub(super) fn beside(&mut self, index: ValueId) -> usize {
+        let Some((tokens, [same, longer])) = self.pair(index) else {
             return 0;
         };
         let more = |trace: &Trace, tokens: usize| trace.get(index).elements()?.checked_sub(tokens);

@@ -1,0 +1,179 @@
+//! Where reads of a constant end, by runs of longer sequences in which each token has a row.
+
+use std::collections::BTreeSet;
+
+use posenc_ir::eval::Trace;
+use posenc_ir::{Node, ValueId};
+
+use super::longer::Longer;
+
+/// What runs say of the longest sequence that stays within a constant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Edge {
+    /// Sequences of up to so many tokens do.
+    At(usize),
+    /// Longer ones do too.
+    Never,
+    /// Runs do not tell.
+    Unknown,
+}
+
+/// How far a place may move in one direction.
+#[derive(Clone, Copy)]
+struct Way {
+    /// Rows that are left in the first of two runs.
+    left: i64,
+    /// Rows by which the second run, of twice as many tokens, is further.
+    moved: i64,
+    /// Whether nothing else is as far.
+    is_outermost: bool,
+}
+
+/// Where the rows of a table end that an index picks.
+pub(super) fn of_rows(longer: &mut Longer<'_>, node: &Node, index: ValueId, rows: usize) -> Edge {
+    let mut ways = || {
+        let (tokens, [same, double]) = longer.pair(index)?;
+        let has_each = |trace: &Trace, tokens: usize| {
+            let dims = trace.get(index).dims.as_ref()?;
+            dims.iter().max().filter(|most| **most >= tokens).copied()
+        };
+        if node.op() == "GatherND" || has_each(same, tokens)? >= has_each(double, 2 * tokens)? {
+            return None;
+        }
+        let read = |trace: &Trace| -> Option<BTreeSet<i64>> {
+            Some(trace.get(index).to_i64()?.iter().copied().collect())
+        };
+        ways_of(&read(same)?, &read(double)?, i64::try_from(rows).ok()?)
+    };
+    let Some(ways) = ways() else {
+        return Edge::Unknown;
+    };
+    let bends = longer.bends(index);
+    let is_within = |trace: &Trace| {
+        let read = trace.get(index).to_i64()?;
+        let within = |row: &i64| usize::try_from(*row).is_ok_and(|row| row < rows);
+        Some(read.iter().all(within))
+    };
+    search(longer, &ways, bends, is_within)
+}
+
+/// How the rows that two runs read move towards the ends of a table; `None` where they do not.
+fn ways_of(first: &BTreeSet<i64>, second: &BTreeSet<i64>, rows: i64) -> Option<Vec<Way>> {
+    let (least, most) = (*first.first()?, *first.last()?);
+    if least < 0 || most >= rows {
+        return None;
+    }
+    let added = || second.difference(first).copied();
+    let (low, high) = (added().min()?, added().max()?);
+    // A row that all sequences read may be further than those of tokens.
+    let up = first.range(..high).next_back().map(|before| Way {
+        left: rows - 1 - before,
+        moved: high - before,
+        is_outermost: high > most,
+    });
+    let down = (low < least).then_some(Way {
+        left: least,
+        moved: least - low,
+        is_outermost: up.is_some(),
+    });
+    Some(up.into_iter().chain(down).collect())
+}
+
+/// Where a `Slice` from `start` to `end` leaves a constant of so many rows.
+pub(super) fn of_places(longer: &mut Longer<'_>, [start, end]: [ValueId; 2], rows: usize) -> Edge {
+    let Ok(rows) = i64::try_from(rows) else {
+        return Edge::Unknown;
+    };
+    let places = |trace: &Trace| {
+        let place = |value: ValueId| trace.get(value).scalar_i64();
+        Some([place(start)?, place(end)?])
+    };
+    let mut is_open = false;
+    let mut ways = || {
+        let (tokens, [same, double]) = longer.pair(end)?;
+        let [[from, to], [later_from, later_to]] = [places(same)?, places(double)?];
+        is_open = to > rows;
+        // Frames of sound are no tokens.
+        let size = |from: i64, to: i64| if is_open { rows - from } else { to - from };
+        let more = size(later_from, later_to).checked_sub(size(from, to))?;
+        if usize::try_from(more) != Ok(tokens) || from < 0 || to < 0 {
+            return None;
+        }
+        let up = (!is_open && later_to > to).then(|| Way {
+            left: rows - to,
+            moved: later_to - to,
+            is_outermost: true,
+        });
+        let down = (later_from < from).then(|| Way {
+            left: from,
+            moved: from - later_from,
+            is_outermost: true,
+        });
+        Some(up.into_iter().chain(down).collect::<Vec<_>>())
+    };
+    let Some(ways) = ways() else {
+        return Edge::Unknown;
+    };
+    let is_within = |trace: &Trace| {
+        let [from, to] = places(trace)?;
+        Some(from >= 0 && (is_open || to <= rows))
+    };
+    search(longer, &ways, false, is_within)
+}
+
+/// The longest sequence that is within: by the ways where each token moves by one row, else looked for in runs.
+fn search(
+    longer: &mut Longer<'_>,
+    ways: &[Way],
+    bends: bool,
+    is_within: impl Fn(&Trace) -> Option<bool>,
+) -> Edge {
+    let tokens = longer.runs.found.lengths.sequence;
+    let Ok(each) = i64::try_from(tokens) else {
+        return Edge::Unknown;
+    };
+    let length = |way: &Way| usize::try_from(each + (way.left * each).div_euclid(way.moved)).ok();
+    let lengths: Option<Vec<usize>> = ways.iter().map(length).collect();
+    let Some(guess) = lengths.and_then(|all| all.into_iter().min()) else {
+        return Edge::Unknown;
+    };
+    let is_even = ways.iter().all(|way| way.moved == each && way.is_outermost);
+    if is_even && !bends {
+        return Edge::At(guess);
+    }
+    // A run of more than one token.
+    let mut within = |tokens: usize| longer.beyond(tokens - 1).and_then(&is_within);
+    let (mut inside, mut outside) = match (within(guess + 1), is_even) {
+        (Some(false) | None, true) => return Edge::At(guess),
+        (Some(true), true) => return Edge::Never,
+        (None, false) => return Edge::Unknown,
+        (Some(false), false) => match within(guess) {
+            Some(true) => return Edge::At(guess),
+            Some(false) => (tokens, guess),
+            None => return Edge::Unknown,
+        },
+        (Some(true), false) => {
+            let slowest = ways.iter().map(|way| way.moved).min().unwrap_or(1);
+            let Some(far) = usize::try_from(each / slowest)
+                .ok()
+                .map(|few| guess + few + 2)
+            else {
+                return Edge::Unknown;
+            };
+            match within(far) {
+                Some(false) => (guess + 1, far),
+                Some(true) => return Edge::Never,
+                None => return Edge::Unknown,
+            }
+        }
+    };
+    while outside > inside + 1 {
+        let middle = inside + (outside - inside) / 2;
+        match within(middle) {
+            Some(true) => inside = middle,
+            Some(false) => outside = middle,
+            None => return Edge::Unknown,
+        }
+    }
+    Edge::At(inside)
+}

@@ -1,0 +1,121 @@
+//! Tables that sequences do not read from the first row on, one row after another.
+
+use super::*;
+
+/// Rows of a table of 40 are added to the stream.
+fn read(s: &mut Sketch, x: &str, index: &str) -> String {
+    let table = s.weights(&[40, HIDDEN]);
+    let rows = s.gather(&table, index, 0);
+    s.op("Add", &[x, &rows])
+}
+
+/// The number of tokens of a stream, `[1]`.
+fn count(s: &mut Sketch, x: &str) -> String {
+    let (shape, one) = (s.op("Shape", &[x]), s.ints(&[1]));
+    s.gather(&shape, &one, 0)
+}
+
+/// A stream with one more token before the others.
+fn headed(s: &mut Sketch, x: &str) -> String {
+    let first = s.slice(x, 1, [0, 1, 1]);
+    s.concat(&[&first, x], 1)
+}
+
+/// A row for the token before the others, and one for each of them from `from` on.
+fn joined(s: &mut Sketch, first: i64, from: i64) -> String {
+    let (at, first, from) = (s.range(), s.ints(&[first]), s.int(from));
+    let at = s.op("Add", &[&at, &from]);
+    s.concat(&[&first, &at], 0)
+}
+
+#[test]
+fn steps_of_other_sizes_end_with_the_last_row() {
+    let double = limiting(|s, x| {
+        let (at, two) = (s.range(), s.int(2));
+        let at = s.op("Mul", &[&at, &two]);
+        read(s, &x, &at)
+    });
+    assert_eq!(double, [20]);
+    let half = limiting(|s, x| {
+        let (at, two) = (s.range(), s.int(2));
+        let at = s.op("Div", &[&at, &two]);
+        read(s, &x, &at)
+    });
+    assert_eq!(half, [80]);
+    let held = limiting(|s, x| {
+        let (at, last) = (s.range(), s.int(39));
+        let at = s.op("Min", &[&at, &last]);
+        read(s, &x, &at)
+    });
+    assert!(held.is_empty(), "control: {held:?}");
+}
+
+#[test]
+fn a_token_before_the_others_may_read_any_row() {
+    let last = limiting(|s, x| {
+        let (x, at) = (headed(s, &x), joined(s, 39, 0));
+        read(s, &x, &at)
+    });
+    assert_eq!(last, [40]);
+    let first = limiting(|s, x| {
+        let (x, at) = (headed(s, &x), joined(s, 0, 1));
+        read(s, &x, &at)
+    });
+    assert_eq!(first, [39]);
+    // An index for each element of the rows.
+    let elements = limiting(|s, x| {
+        let (x, at) = (headed(s, &x), joined(s, 0, 1));
+        let (at, shape) = (s.unsqueeze(&at, &[1]), s.op("Shape", &[&x]));
+        let shape = s.slice(&shape, 0, [1, 3, 1]);
+        let at = s.op("Expand", &[&at, &shape]);
+        let table = s.weights(&[40, HIDDEN]);
+        let rows = s.op("GatherElements", &[&table, &at]);
+        s.op("Add", &[&x, &rows])
+    });
+    assert_eq!(elements, [39]);
+}
+
+#[test]
+fn stored_places_that_fall_end_as_they_are_cut() {
+    let falling = limiting(|s, x| {
+        let places: Vec<i64> = (0..40).rev().collect();
+        let (places, count, zero) = (s.ints(&places), count(s, &x), s.ints(&[0]));
+        let at = s.op("Slice", &[&places, &zero, &count, &zero]);
+        read(s, &x, &at)
+    });
+    assert_eq!(falling, [40]);
+}
+
+/// The rows of a table of 40 from a place on, which each token moves back.
+fn cut(s: &mut Sketch, x: &str, is_centred: bool) -> String {
+    let (count, all, two) = (count(s, x), s.ints(&[40]), s.ints(&[2]));
+    let start = s.op("Sub", &[&all, &count]);
+    let (start, end) = match is_centred {
+        true => {
+            let start = s.op("Div", &[&start, &two]);
+            let end = s.op("Add", &[&start, &count]);
+            (start, end)
+        }
+        false => (start, s.ints(&[i64::MAX])),
+    };
+    let (table, zero) = (s.weights(&[40, HIDDEN]), s.ints(&[0]));
+    let rows = s.op("Slice", &[&table, &start, &end, &zero]);
+    s.op("Add", &[x, &rows])
+}
+
+#[test]
+fn rows_that_are_cut_from_the_middle_or_the_end_are_as_many_as_tokens() {
+    assert_eq!(limiting(|s, x| cut(s, &x, true)), [40]);
+    assert_eq!(limiting(|s, x| cut(s, &x, false)), [40]);
+    let [centre, end] = [
+        limiting(|s, x| {
+            let x = headed(s, &x);
+            cut(s, &x, true)
+        }),
+        limiting(|s, x| {
+            let x = headed(s, &x);
+            cut(s, &x, false)
+        }),
+    ];
+    assert_eq!((centre, end), (vec![39], vec![39]));
+}
