@@ -39,6 +39,13 @@ pub fn verify(
             let rest = again::compare([out, original]);
             verify_with(out, Some(original), options, backends, Some(rest))
         }
-        None => verify_with(model, other, options, backends, None),
+        None => {
+            let mut report = verify_with(model, other, options, backends, None)?;
+            let why = other.filter(|_| !report.ok);
+            if let Some(why) = why.and_then(|other| again::of_another(model, other)) {
+                report.warnings.insert(0, why);
+            }
+            Ok(report)
+        }
     }
 }

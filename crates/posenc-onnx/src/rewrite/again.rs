@@ -30,6 +30,20 @@ pub(crate) fn pair<'a>(a: &'a Model, b: &'a Model) -> Option<[&'a Model; 2]> {
     is_of(b, a).then_some([b, a])
 }
 
+/// Why two models that are no pair differ, where the record of one says what else it was rewritten from.
+pub(crate) fn of_another(first: &Model, second: &Model) -> Option<String> {
+    let named = [(second, "second", "first"), (first, "first", "second")];
+    let mut named = named.into_iter().filter_map(|(out, own, other)| {
+        let source = written::read(out)?.ok()?.source;
+        Some(format!(
+            "the {own} model was rewritten from another model than the {other} one, that of fingerprint {source}, so \
+             that they were compared as if both had to compute the same; compare it with the model that its last \
+             rewrite read, and that model with what it was rewritten from"
+        ))
+    });
+    named.next().filter(|_| pair(first, second).is_none())
+}
+
 /// Rewrites the original once more, as the record of the result says, and compares every node,
 /// weight, input and output with those of the result.
 pub(crate) fn compare([out, original]: [&Model; 2]) -> Rest {
@@ -249,6 +263,28 @@ mod tests {
         ] {
             assert!(!near(entry, &other), "{other}");
         }
+    }
+
+    #[test]
+    fn a_result_beside_another_model_than_its_original_is_said_to_be_that() {
+        let (original, _) = model(30);
+        let (other, _) = model(31);
+        let mut out = original.clone();
+        let request = Request {
+            to: Some(Kind::Alibi),
+            ..Request::default()
+        };
+        rewrite(&mut out, &request).unwrap();
+        let why = of_another(&other, &out).unwrap();
+        assert!(
+            why.starts_with("the second model was rewritten from another"),
+            "{why}"
+        );
+        assert!(why.contains(&original.fingerprint()), "{why}");
+        let turned = of_another(&out, &other).unwrap();
+        assert!(turned.starts_with("the first model"), "{turned}");
+        assert_eq!(of_another(&original, &out), None);
+        assert_eq!(of_another(&original, &other), None, "without a record");
     }
 
     #[test]
