@@ -33,11 +33,11 @@ struct Way {
 pub(super) fn of_rows(longer: &mut Longer<'_>, node: &Node, index: ValueId, rows: usize) -> Edge {
     let mut ways = || {
         let (tokens, [same, double]) = longer.pair(index)?;
-        let has_each = |trace: &Trace, tokens: usize| {
-            let dims = trace.get(index).dims.as_ref()?;
-            dims.iter().max().filter(|most| **most >= tokens).copied()
-        };
-        if node.op() == "GatherND" || has_each(same, tokens)? >= has_each(double, 2 * tokens)? {
+        let dims = |trace: &Trace| trace.get(index).dims.clone();
+        let (now, then) = (dims(same)?, dims(double)?);
+        let mut axes = now.iter().zip(&then);
+        if node.op() == "GatherND" || !axes.any(|(a, b)| *a >= tokens && *b >= 2 * tokens && b > a)
+        {
             return None;
         }
         let read = |trace: &Trace| -> Option<BTreeSet<i64>> {
