@@ -209,3 +209,64 @@ fn seen(scores: &ArrayD<f64>, keys: usize) -> ArrayD<bool> {
     }
     seen
 }
+
+#[cfg(test)]
+mod tests {
+    use posenc_ir::DType;
+
+    use super::*;
+    use crate::detect::{Options, detect};
+    use crate::graph::sketch::{HIDDEN, Sketch};
+    use crate::prove::testing::fixture;
+
+    #[test]
+    fn a_decoder_may_have_the_ids_of_its_encoder_at_other_places() {
+        let mut s = Sketch::default();
+        let x = s.embedded();
+        let ids = s.input("decoder_input_ids", DType::I64, &["batch", "later"]);
+        let table = s.weights(&[30, HIDDEN]);
+        let y = s.gather(&table, &ids, 0);
+        let x = s.attends(&x, &x);
+        let y = s.attends(&y, &y);
+        let y = s.attends(&y, &x);
+        let both = detect(&s.model(17, &[&y]), &Options::default());
+        assert_eq!(turned(&both, &[8, 8]), [], "ids of its own");
+        let decoder = turned(&both, &[8]);
+        assert!(!decoder.is_empty());
+        assert!(decoder.iter().all(|stack| *stack == Some(Stack::Decoder)));
+        let alone = detect(&fixture("mini/none"), &Options::default());
+        assert_eq!(turned(&alone, &[8]), []);
+    }
+
+    #[test]
+    fn tokens_at_other_places_are_not_compared() {
+        let found = detect(&fixture("mini/none"), &Options::default());
+        let site = &found.attention[0];
+        let read = [Some(site.query.value), Some(site.key.value), site.scores];
+        let filled = |number: f64| -> Numbers {
+            let of = |value: ValueId| {
+                let dims = found.trace.get(value).dims.clone().unwrap();
+                (value, ArrayD::from_elem(dims, number))
+            };
+            read.iter().flatten().copied().map(of).collect()
+        };
+        let (zeros, ones) = (filled(0.0), filled(1.0));
+        let mut kinds = Kinds::new(&zeros, &[]);
+        let (query, axis) = (site.query.value, site.query.lane.sequence);
+        let own = (site.place.stack, false);
+        kinds.of(own, query, [&zeros[&query], &ones[&query]], axis);
+        let count = |turned: &[Option<Stack>]| {
+            let reordered = Reordered {
+                runs: [&ones; 3],
+                kinds: &kinds,
+                lengths: &[found.lengths.sequence],
+                behind: &FxHashSet::default(),
+                turned,
+                share: 0.0,
+            };
+            reordered.site(site, &[]).len()
+        };
+        assert_eq!(count(&[]), 3, "queries, keys and scores");
+        assert_eq!(count(&[site.place.stack]), 0);
+    }
+}

@@ -88,38 +88,3 @@ fn a_sink_hides_no_position_behind_it() {
     assert_eq!(failed(&plain), [""; 0], "control");
     assert_ne!(failed(&placed), [""; 0]);
 }
-
-/// An encoder, and a decoder that gets its ids one place later, behind the last of them; `change` acts on the tokens of
-/// both before that.
-fn shared_ids(change: impl Fn(&mut Sketch, &str) -> String) -> Vec<SiteCheck> {
-    let mut s = Sketch::default();
-    let ids = s.input("input_ids", DType::I64, &["batch", "sequence"]);
-    let first = s.slice(&ids, 1, [0, -1, 1]);
-    let last = s.slice(&ids, 1, [-1, i64::MAX, 1]);
-    let later = s.concat(&[&last, &first], 1);
-    let table = s.weights(&[30, HIDDEN]);
-    let [x, y] = [&ids, &later].map(|ids| {
-        let x = s.gather(&table, ids, 0);
-        change(&mut s, &x)
-    });
-    let x = s.attends(&x, &x);
-    let y = s.attends(&y, &y);
-    let y = s.attends(&y, &x);
-    checks(&attended(s, y))
-}
-
-#[test]
-fn a_decoder_may_have_the_ids_of_its_encoder_one_place_later() {
-    let plain = shared_ids(|_, x| x.to_owned());
-    assert!(
-        plain
-            .iter()
-            .any(|check| check.quantity == "keys of tokens in another order")
-    );
-    assert_eq!(failed(&plain), [""; 0]);
-    let placed = shared_ids(two_valued);
-    assert!(
-        failed(&placed).contains(&"queries of equal tokens"),
-        "{placed:?}"
-    );
-}
