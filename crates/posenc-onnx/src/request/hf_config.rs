@@ -270,11 +270,6 @@ impl HfConfig {
             Some(_) => None,
             None => section::section(&dict, &kind)?,
         };
-        if let Some(section) = &section
-            && (kind == LayerKind::Full || !section::differs_by_layer(&dict)?)
-        {
-            section::agrees(&dict, section)?;
-        }
         let theta = widths::theta(&dict, section.as_ref(), local, &mut inferred)?;
         let widths = widths::widths(&dict, section.as_ref(), &mut inferred)?;
         let scaling = match &section {

@@ -1,9 +1,6 @@
 //! The scaling dict: `rope_scaling` or `rope_parameters`.
 
-use serde_json::{Map, Value};
-
 use super::layers::LayerKind;
-use super::widths::{SHARES, THETAS};
 use posenc_encodings::hf::{Dict, HfConfigError};
 use posenc_encodings::inferred::Inferred;
 use posenc_encodings::laws::{Scaling, scaling_of_config};
@@ -41,7 +38,11 @@ pub(crate) fn section<'a>(
     let Some((spelling, map)) = found else {
         return Ok(None);
     };
-    if !is_per_kind(map) {
+    let per_kind = map.values().any(|value| value.is_object())
+        && map
+            .values()
+            .all(|value| value.is_object() || value.is_null());
+    if !per_kind {
         return Ok(Some(Dict::new(map, spelling)));
     }
     let outer = Dict::new(map, spelling);
@@ -53,38 +54,6 @@ pub(crate) fn section<'a>(
         None if present => Ok(None),
         None => outer.needed(kind.key(), None, needed_for),
     }
-}
-
-/// Whether the dict contains one for each type of layer.
-fn is_per_kind(map: &Map<String, Value>) -> bool {
-    map.values().any(Value::is_object)
-        && map
-            .values()
-            .all(|value| value.is_object() || value.is_null())
-}
-
-/// Whether the dict of a config contains one for each type of layer.
-pub(crate) fn differs_by_layer(dict: &Dict<'_>) -> Result<bool, HfConfigError> {
-    for spelling in SPELLINGS {
-        if dict.object(spelling)?.is_some_and(is_per_kind) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
-/// Refuses numbers that are in the dict and, different, around it.
-pub(crate) fn agrees(dict: &Dict<'_>, section: &Dict<'_>) -> Result<(), HfConfigError> {
-    for (inner, outer) in [(THETAS[0], &THETAS[..]), (SHARES[0], &SHARES[..])] {
-        let inside = section.f64(inner)?;
-        if let (Some(inside), Some((key, outside))) = (inside, dict.first_f64(outer)?)
-            && inside != outside
-        {
-            let (first, second) = (dict.path(key), section.path(inner));
-            return Err(HfConfigError::Conflict { first, second });
-        }
-    }
-    Ok(())
 }
 
 /// The scaling that a dict means; each value is added to `inferred`.

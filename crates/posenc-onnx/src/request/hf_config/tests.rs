@@ -231,8 +231,8 @@ fn the_base_is_read_from_the_first_key_that_has_it() {
             25_000.0,
         ),
         (
-            "inside and around",
-            json!({"rotary_emb_base": 1e6, "rope_parameters": {"rope_type": "default", "rope_theta": 1e6}}),
+            "inside wins",
+            json!({"rope_theta": 1e4, "rope_parameters": {"rope_type": "default", "rope_theta": 1e6}}),
             1e6,
         ),
         (

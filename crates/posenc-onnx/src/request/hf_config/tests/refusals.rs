@@ -127,16 +127,6 @@ fn what_cannot_be_applied_is_refused_by_name() {
             "rope_scaling.type and rope_scaling.rope_type contradict each other, keep one",
         ),
         (
-            "two bases",
-            json!({"rope_theta": 1e4, "rope_parameters": {"rope_theta": 1e6}}),
-            "rope_theta and rope_parameters.rope_theta contradict each other, keep one",
-        ),
-        (
-            "two shares",
-            json!({"rotary_pct": 0.5, "rope_parameters": {"partial_rotary_factor": 0.25}}),
-            "rotary_pct and rope_parameters.partial_rotary_factor contradict each other, keep one",
-        ),
-        (
             "a share and a width",
             json!({"head_dim": 16, "partial_rotary_factor": 0.5, "rotary_dim": 4}),
             "partial_rotary_factor and rotary_dim contradict each other, keep one",
