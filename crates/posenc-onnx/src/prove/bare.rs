@@ -418,7 +418,7 @@ impl Examined<'_> {
             tensor.dims().get(*axes.first()?).copied()
         };
         let lengths: Vec<usize> = fed.filter_map(axis).collect();
-        let turned = turned(found, &lengths);
+        let turned = turned(found, kinds, &lengths);
         let behind = behind((graph, found), self.sites, &alone.each, equal);
         let [first, second] = [runs.of(&feeds)?, runs.of(&moved)?];
         let reordered = Reordered {

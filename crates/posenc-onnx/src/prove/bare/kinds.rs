@@ -66,6 +66,12 @@ impl<'a> Kinds<'a> {
             .filter(|_| !self.split.contains(&sequence))
     }
 
+    /// Whether some token of a sequence has content.
+    pub(super) fn has_content(&self, sequence: Sequence) -> bool {
+        let mut all = self.known.iter().filter(|((of, _), _)| *of == sequence);
+        all.any(|(_, kinds)| kinds.iter().any(Option::is_some))
+    }
+
     /// The kinds of rows of no sequence: those of the sequences of their number, or their own where there
     /// is none; `None` where sequences of that length disagree.
     pub(super) fn of_rows(

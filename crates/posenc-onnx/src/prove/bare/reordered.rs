@@ -36,11 +36,13 @@ pub(super) struct Reordered<'a> {
     pub(super) share: f64,
 }
 
-/// The stacks of decoders that get the ids of the encoder, where these have so many tokens: perhaps one place later.
-pub(super) fn turned(found: &Found, lengths: &[usize]) -> Vec<Option<Stack>> {
+/// The stacks of decoders whose tokens have content, and that of the encoder where one input has tokens, so many:
+/// they may have its ids one place later. Queries that are learned have none.
+pub(super) fn turned(found: &Found, kinds: &Kinds<'_>, lengths: &[usize]) -> Vec<Option<Stack>> {
     let crossed = found.attention.iter().filter(|site| site.cross);
-    let shared = crossed.filter(|_| lengths.len() == 1);
-    shared.map(|site| site.place.stack).collect()
+    let stacks = crossed.map(|site| site.place.stack);
+    let shared = |stack: &Option<Stack>| lengths.len() == 1 && kinds.has_content((*stack, false));
+    stacks.filter(shared).collect()
 }
 
 /// What is computed behind a mask or an operator by which the order of tokens matters. `equal` has
@@ -219,6 +221,17 @@ mod tests {
     use crate::graph::sketch::{HIDDEN, Sketch};
     use crate::prove::testing::fixture;
 
+    /// Queries, keys and scores of all sites, each of one number.
+    fn filled(found: &Found, number: f64) -> Numbers {
+        let read = |site: &Site| [Some(site.query.value), Some(site.key.value), site.scores];
+        let of = |value: ValueId| {
+            let dims = found.trace.get(value).dims.clone().expect("it was run");
+            (value, ArrayD::from_elem(dims, number))
+        };
+        let read = found.attention.iter().flat_map(read);
+        read.flatten().map(of).collect()
+    }
+
     #[test]
     fn a_decoder_may_have_the_ids_of_its_encoder_at_other_places() {
         let mut s = Sketch::default();
@@ -230,27 +243,38 @@ mod tests {
         let y = s.attends(&y, &y);
         let y = s.attends(&y, &x);
         let both = detect(&s.model(17, &[&y]), &Options::default());
-        assert_eq!(turned(&both, &[8, 8]), [], "ids of its own");
-        let decoder = turned(&both, &[8]);
-        assert!(!decoder.is_empty());
-        assert!(decoder.iter().all(|stack| *stack == Some(Stack::Decoder)));
+        let runs = [0.0, 1.0].map(|number| filled(&both, number));
+        let (first, decoder) = (&runs[0], Some(Stack::Decoder));
+        let of = |second: &Numbers, lengths: &[usize]| {
+            let mut kinds = Kinds::new(first, &[]);
+            for site in both
+                .attention
+                .iter()
+                .filter(|site| site.place.stack == decoder)
+            {
+                let (query, axis) = (site.query.value, site.query.lane.sequence);
+                kinds.of(
+                    (decoder, false),
+                    query,
+                    [&first[&query], &second[&query]],
+                    axis,
+                );
+            }
+            turned(&both, &kinds, lengths)
+        };
+        assert_eq!(of(&runs[1], &[8]), [decoder]);
+        assert_eq!(of(&runs[1], &[8, 8]), [], "ids of its own");
+        assert_eq!(of(&runs[0], &[8]), [], "learned queries");
         let alone = detect(&fixture("mini/none"), &Options::default());
-        assert_eq!(turned(&alone, &[8]), []);
+        let kinds = Kinds::new(first, &[]);
+        assert_eq!(turned(&alone, &kinds, &[8]), []);
     }
 
     #[test]
     fn tokens_at_other_places_are_not_compared() {
         let found = detect(&fixture("mini/none"), &Options::default());
         let site = &found.attention[0];
-        let read = [Some(site.query.value), Some(site.key.value), site.scores];
-        let filled = |number: f64| -> Numbers {
-            let of = |value: ValueId| {
-                let dims = found.trace.get(value).dims.clone().unwrap();
-                (value, ArrayD::from_elem(dims, number))
-            };
-            read.iter().flatten().copied().map(of).collect()
-        };
-        let (zeros, ones) = (filled(0.0), filled(1.0));
+        let [zeros, ones] = [0.0, 1.0].map(|number| filled(&found, number));
         let mut kinds = Kinds::new(&zeros, &[]);
         let (query, axis) = (site.query.value, site.query.lane.sequence);
         let own = (site.place.stack, false);
