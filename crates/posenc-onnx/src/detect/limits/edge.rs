@@ -144,22 +144,20 @@ fn search(
     // A run of more than one token.
     let mut within = |tokens: usize| longer.beyond(tokens - 1).and_then(&is_within);
     let (mut inside, mut outside) = match (within(guess + 1), is_even) {
-        (Some(false) | None, true) => return Edge::At(guess),
+        (None, true) => return Edge::At(guess),
         (Some(true), true) => return Edge::Never,
         (None, false) => return Edge::Unknown,
-        (Some(false), false) => match within(guess) {
+        // Rows may be passed over before the end.
+        (Some(false), _) => match within(guess) {
             Some(true) => return Edge::At(guess),
             Some(false) => (tokens, guess),
             None => return Edge::Unknown,
         },
         (Some(true), false) => {
-            let slowest = ways.iter().map(|way| way.moved).min().unwrap_or(1);
-            let Some(far) = usize::try_from(each / slowest)
-                .ok()
-                .map(|few| guess + few + 2)
-            else {
-                return Edge::Unknown;
-            };
+            // What the runs say of a step is rounded by one row in so many tokens.
+            let slowest = ways.iter().map(|way| way.moved).min();
+            let slowest = slowest.and_then(|moved| usize::try_from(moved).ok());
+            let far = guess + (guess + tokens) / slowest.unwrap_or(1).max(1) + 2;
             match within(far) {
                 Some(false) => (guess + 1, far),
                 Some(true) => return Edge::Never,

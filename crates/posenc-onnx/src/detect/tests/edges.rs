@@ -42,6 +42,20 @@ fn steps_of_other_sizes_end_with_the_last_row() {
         read(s, &x, &at)
     });
     assert_eq!(half, [80]);
+    let third = limiting(|s, x| {
+        let (at, three) = (s.range(), s.int(3));
+        let at = s.op("Div", &[&at, &three]);
+        read(s, &x, &at)
+    });
+    assert_eq!(third, [120]);
+    let jumping = limiting(|s, x| {
+        let (at, late, more) = (s.range(), s.int(30), s.int(5));
+        let is_late = s.op("GreaterOrEqual", &[&at, &late]);
+        let later = s.op("Add", &[&at, &more]);
+        let at = s.op("Where", &[&is_late, &later, &at]);
+        read(s, &x, &at)
+    });
+    assert_eq!(jumping, [35]);
     let held = limiting(|s, x| {
         let (at, last) = (s.range(), s.int(39));
         let at = s.op("Min", &[&at, &last]);
