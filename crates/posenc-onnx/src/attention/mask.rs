@@ -1,6 +1,5 @@
 //! Reading masks off what the softmax sees when queries and keys are zero and every token counts.
 
-use ndarray::{Axis, Zip};
 use posenc_ir::{Graph, ScopeKind, ValueId};
 
 use crate::attention::plane::Plane;
@@ -50,18 +49,10 @@ pub(crate) fn causal(plane: &Plane) -> Option<bool> {
     let past = plane.past;
     let hidden = |i: usize, j: usize| plane.is_hidden([0, 0, i, j]);
     let all = |f: &dyn Fn(usize, usize) -> bool| (0..queries).all(|i| (0..keys).all(|j| f(i, j)));
-    let group = plane.bias.index_axis(Axis(0), 0);
-    let first = group.index_axis(Axis(0), 0);
-    let hides = |v: &f64| *v == f64::NEG_INFINITY;
-    let mut others = group.axis_iter(Axis(0)).skip(1);
-    let is_shared = others.all(|head| {
-        let pairs = Zip::from(&head).and(&first);
-        pairs.all(|own, first| hides(own) == hides(first))
-    });
     let causal = queries > 1
         && all(&|i, j| j <= i + past || hidden(i, j))
         && (0..queries).all(|i| !hidden(i, (i + past).min(keys - 1)));
-    is_shared.then_some(causal)
+    plane.hides_alike().then_some(causal)
 }
 
 /// Whether a site is in a branch of an `If`, as of a decoder with earlier keys and one without.

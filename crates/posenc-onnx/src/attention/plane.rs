@@ -1,6 +1,6 @@
 //! Bias and mask of the scores of a site, as numbers.
 
-use ndarray::{Array3, Array4, Axis};
+use ndarray::{Array3, Array4, Axis, Zip};
 use posenc_encodings::samples::most;
 
 /// Scores this far below the best of a row are hidden.
@@ -54,6 +54,21 @@ impl Plane {
     /// Whether a score is hidden by a mask: far below the best of its row, or of all.
     pub(crate) fn is_hidden(&self, at: [usize; 4]) -> bool {
         self.bias[at] == f64::NEG_INFINITY
+    }
+
+    /// Whether all heads of the first group hide the same pairs.
+    pub(crate) fn hides_alike(&self) -> bool {
+        let hides = |v: &f64| *v == f64::NEG_INFINITY;
+        self.bias.outer_iter().next().is_none_or(|group| {
+            let mut heads = group.outer_iter();
+            heads.next().is_none_or(|first| {
+                heads.all(|head| {
+                    Zip::from(&head)
+                        .and(&first)
+                        .all(|a, b| hides(a) == hides(b))
+                })
+            })
+        })
     }
 
     /// Whether every query sees the same number everywhere: no bias, for a softmax.
@@ -121,6 +136,18 @@ mod tests {
             bias[i][j]
         }));
         [0, 1].map(|i| [0, 1].map(|j| !plane.is_hidden([0, 0, i, j])))
+    }
+
+    #[test]
+    fn heads_hide_alike_where_they_hide_the_same_pairs() {
+        let plane = |of_second: f64| {
+            Plane::new(Array4::from_shape_fn([1, 2, 2, 2], |(_, h, i, j)| {
+                let hidden = if h == 1 { of_second } else { -1e9 };
+                if j > i { hidden } else { h as f64 }
+            }))
+        };
+        assert!(plane(-1e9).hides_alike());
+        assert!(!plane(0.0).hides_alike());
     }
 
     /// Two windows, of which the second hides a pair from both heads.
