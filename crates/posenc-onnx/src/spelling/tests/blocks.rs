@@ -110,6 +110,22 @@ fn blocks_that_are_written_are_put_beside_what_stays() {
 }
 
 #[test]
+fn what_stays_behind_the_last_block_goes_to_the_end_of_any_length() {
+    let model = model(|s, q, k| {
+        let a = half(s, k, 0);
+        write(s, q, &[ALL, ALL, ALL, (2, Some(6))], &a)
+    });
+    let open_ends = |model: &Model| {
+        let graph = model.graph();
+        let slices = graph.nodes().filter(|(_, node)| node.is("Slice"));
+        let ends = slices.filter_map(|(_, node)| graph.constant(node.input(2)?)?.to_i64s());
+        ends.flatten().filter(|end| *end > 1 << 30).count()
+    };
+    let plain = plain(&model, &BTreeMap::new()).expect("another spelling");
+    assert_eq!([open_ends(&model), open_ends(&plain)], [0, 1]);
+}
+
+#[test]
 fn a_later_block_hides_an_earlier_one() {
     let model = model(|s, q, k| {
         let (a, b) = (half(s, q, 0), half(s, k, 4));
