@@ -18,7 +18,7 @@ mod symbols;
 mod tests;
 mod uses;
 
-pub(crate) use masks::is_compared;
+pub(crate) use masks::decides_mask;
 use port::Reading;
 pub(crate) use port::{Lengths, Port, Role};
 pub(crate) use role::contains_time_steps;

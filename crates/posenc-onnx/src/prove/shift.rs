@@ -16,7 +16,7 @@ use super::run::{Outputs, RuntimeTarget, run};
 use super::subject::{Subject, coarsest};
 use super::tolerance::Tolerance;
 use crate::detect::finding::Encoding;
-use crate::graph::ports::{Lengths, Port, Role, is_compared, place};
+use crate::graph::ports::{Lengths, Port, Role, decides_mask, place};
 use crate::report::Run;
 
 /// The most tokens of a run, those before the first that counts included.
@@ -194,9 +194,9 @@ fn means(subject: &Subject<'_>) -> Option<Means> {
     let of = |role: Role| ports.iter().filter(move |port| port.role == role);
     if of(Role::Positions).next().is_some() {
         let graph = subject.model.graph();
-        // A mask that compares them with places would hide others.
+        // A mask that follows from them would hide others.
         let is_plain =
-            |port: &Port| port.dims.len() <= 2 && !port.turned && !is_compared(graph, port.value);
+            |port: &Port| port.dims.len() <= 2 && !port.turned && !decides_mask(graph, port.value);
         return of(Role::Positions)
             .all(is_plain)
             .then_some(Means::Positions);

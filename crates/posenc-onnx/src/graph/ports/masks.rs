@@ -99,9 +99,9 @@ fn picks_mask(graph: &Graph, node: &Node) -> bool {
         || rows.is_some_and(|rows| masks_scores(graph, rows))
 }
 
-/// Whether numbers of an input are compared with others, as positions are with those of keys by a mask, or pick rows
-/// of such a mask.
-pub(crate) fn is_compared(graph: &Graph, value: ValueId) -> bool {
+/// Whether what a mask hides follows from the numbers of an input: they are compared with others, as positions with
+/// those of keys, or pick its rows.
+pub(crate) fn decides_mask(graph: &Graph, value: ValueId) -> bool {
     reaches(graph, [value], |node, at| {
         match (node.domain(), node.op()) {
             ("", "Less" | "LessOrEqual" | "Greater" | "GreaterOrEqual") => Step::Found,

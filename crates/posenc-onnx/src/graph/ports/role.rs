@@ -6,7 +6,7 @@ use rustc_hash::FxHashSet;
 use super::masks::masks_scores;
 use super::uses::{
     Step, are_features, feeds_rotation, feeds_sines, is_cache, is_position, moves, picked_tables,
-    picks_factors, reaches,
+    picks_factors, picks_waves, reaches,
 };
 use super::{Port, Role};
 use crate::graph::operators::{gather_axis, is_copy, is_layout};
@@ -39,7 +39,8 @@ fn is_named(graph: &Graph, value: ValueId, words: &[&str]) -> bool {
     words.iter().any(|word| name.contains(word)) || words == POSITIONS && name == "pos"
 }
 
-/// The role of an input. A name is evidence where it has a word of the field; uses decide for all others.
+/// The role of an input. Uses that only positions have come first; else a name is evidence where it has a word of the
+/// field, and uses decide for all others.
 pub(crate) fn role(graph: &Graph, value: ValueId, dtype: DType, rank: usize) -> Role {
     let named = |words: &[&str]| is_named(graph, value, words);
     if dtype == DType::Bool && rank <= 1 {
@@ -100,15 +101,19 @@ pub(crate) fn role(graph: &Graph, value: ValueId, dtype: DType, rank: usize) -> 
     }
 }
 
-/// Whether integers are used as positions are, and as no types or masks, whatever their name says: angles are computed
-/// from them, or they pick rows of cosines and sines. Angles may be made of the rows of ids too. Where the name says
-/// positions, rows of a table of many are enough.
+/// Whether integers are used as positions are, and as no tokens, types or masks, whatever their name says: angles are
+/// computed from them, or they pick rows of cosines and sines. Where the name says positions, rows of a table of many
+/// are enough.
 fn is_placed(graph: &Graph, value: ValueId, rank: usize) -> bool {
     let named = |words: &[&str]| is_named(graph, value, words);
     let picks_many = || may_be_positions(graph, &picked_tables(graph, value));
+    let picks = match named(TOKENS) {
+        true => picks_waves,
+        false => picks_factors,
+    };
     feeds_sines(graph, value)
         || rank >= 1 && is_position(graph, value)
-        || rank >= 2 && !named(TOKENS) && picks_factors(graph, value)
+        || rank >= 2 && picks(graph, value)
         || named(POSITIONS) && picks_many()
         || rank == 0 && starts_places(graph, value)
 }
@@ -257,7 +262,7 @@ pub(super) fn unclear(
     let all: Vec<(&Port, Vec<_>)> = ports.iter().map(|port| (port, tables(port))).collect();
     let is_unclear = |(port, own): &&(&Port, Vec<(ValueId, usize)>)| {
         // Ids of another sequence share their table, and one number of each sequence is no position.
-        let is_rival = |(other, others): &(&Port, Vec<_>)| {
+        let is_rival = |other: &Port, others: &[_]| {
             let is_of_sequences = port.dims.len() == 1
                 && other.dims.len() > 1
                 && port.dims.first() == other.dims.first();
@@ -266,10 +271,11 @@ pub(super) fn unclear(
             let is_apart = others.iter().all(|table| !own.contains(table));
             other.value != port.value && is_content && is_apart && !is_of_sequences
         };
-        let is_timed = |(other, others): &(&Port, Vec<_>)| {
-            let tokens = port.dims.last().filter(|dim| **dim != Dim::Known(1));
-            let mut axes = other.dims.iter().skip(1);
-            is_rival(&(*other, others.clone())) && axes.any(|dim| Some(dim) == tokens)
+        let tokens = port.dims.last().filter(|dim| **dim != Dim::Known(1));
+        let has_tokens = |other: &Port| other.dims.iter().skip(1).any(|dim| Some(dim) == tokens);
+        let has_rival = |fits: &dyn Fn(&Port) -> bool| {
+            all.iter()
+                .any(|(other, others)| is_rival(other, others) && fits(other))
         };
         if is_given(port) {
             return false;
@@ -278,12 +284,12 @@ pub(super) fn unclear(
             Role::Content if port.dtype.is_float() => {
                 (1..=2).contains(&port.dims.len())
                     && feeds_sines(graph, port.value)
-                    && all.iter().any(is_timed)
+                    && has_rival(&has_tokens)
             }
             Role::Tokens | Role::Content | Role::TokenTypes | Role::Padding => {
                 !is_named(graph, port.value, TOKENS)
                     && may_be_positions(graph, own)
-                    && all.iter().any(is_rival)
+                    && has_rival(&|_| true)
             }
             _ => false,
         }

@@ -230,12 +230,21 @@ pub(super) fn picks_causal_rows(graph: &Graph, node: &Node) -> bool {
 /// Whether all rows that the value picks are angles, or cosines and sines: rows of two tables, or the halves of
 /// those of one, that multiply several of what weights have made and do nothing else.
 pub(super) fn picks_factors(graph: &Graph, value: ValueId) -> bool {
+    picks_factors_of(graph, value, true)
+}
+
+/// The same of stored cosines and sines alone: angles may be made of the rows of ids too.
+pub(super) fn picks_waves(graph: &Graph, value: ValueId) -> bool {
+    picks_factors_of(graph, value, false)
+}
+
+fn picks_factors_of(graph: &Graph, value: ValueId, are_angles: bool) -> bool {
     let mut factors = 0;
     let picks_others = reaches(graph, [value], |node, at| {
         match (node.domain(), node.op(), at.slot(), node.output(0)) {
             ("", "Gather" | "GatherND" | "GatherElements", 1, Some(rows)) => {
                 let parts = match feeds_sines(graph, rows) {
-                    true => Some(2),
+                    true => are_angles.then_some(2),
                     false => scale_content(graph, rows),
                 };
                 factors += parts.unwrap_or_default();

@@ -1,7 +1,7 @@
 //! Positions that uses tell, whatever the name of an input says.
 
 use super::*;
-use crate::graph::ports::is_compared;
+use crate::graph::ports::decides_mask;
 
 /// The role of an input beside ids, and the inputs whose role is unclear.
 fn named(
@@ -57,7 +57,14 @@ fn waves(s: &mut Sketch, x: &str) -> String {
 
 #[test]
 fn what_picks_cosines_and_sines_is_a_position_whatever_its_name() {
-    for name in ["segment_pos", "pos_no_padding", "masked_places", "lengths"] {
+    for name in [
+        "segment_pos",
+        "pos_no_padding",
+        "masked_places",
+        "rope_ids",
+        "tokens_idx",
+        "lengths",
+    ] {
         let (role, unclear) = named(name, (I64, IDS), rotated);
         assert_eq!((role, unclear.len()), (Role::Positions, 0), "{name}");
     }
@@ -154,7 +161,7 @@ fn a_start_is_added_to_places_that_pick_rows_of_many() {
 
 #[test]
 fn positions_that_pick_rows_of_a_mask_are_compared() {
-    let is_compared = |numbers: fn(usize, usize) -> f64| {
+    let decides_mask = |numbers: fn(usize, usize) -> f64| {
         let mut s = Sketch::default();
         let x = s.input("x", I64, &["sequence"]);
         let pairs = (0..64).map(|at| numbers(at / 8, at % 8));
@@ -162,19 +169,19 @@ fn positions_that_pick_rows_of_a_mask_are_compared() {
         let rows = s.gather(&mask, &x, 0);
         let model = s.model(17, &[&rows]);
         let graph = model.graph();
-        is_compared(graph, graph.scope(graph.main()).inputs()[0])
+        decides_mask(graph, graph.scope(graph.main()).inputs()[0])
     };
-    assert!(is_compared(|row, column| if column > row {
+    assert!(decides_mask(|row, column| if column > row {
         -1e9
     } else {
         0.0
     }));
-    assert!(!is_compared(|row, column| (row * column) as f64));
+    assert!(!decides_mask(|row, column| (row * column) as f64));
 }
 
 #[test]
 fn positions_that_pick_rows_of_what_hides_scores_are_compared() {
-    let is_compared = |is_mask: bool| {
+    let decides_mask = |is_mask: bool| {
         let mut s = Sketch::default();
         let x = s.input("x", I64, &["sequence", "1"]);
         let mask = s.typed(
@@ -196,10 +203,10 @@ fn positions_that_pick_rows_of_what_hides_scores_are_compared() {
         });
         let model = s.model(17, &[&y]);
         let graph = model.graph();
-        is_compared(graph, graph.scope(graph.main()).inputs()[0])
+        decides_mask(graph, graph.scope(graph.main()).inputs()[0])
     };
-    assert!(is_compared(true));
-    assert!(!is_compared(false), "a bias");
+    assert!(decides_mask(true));
+    assert!(!decides_mask(false), "a bias");
 }
 
 #[test]
