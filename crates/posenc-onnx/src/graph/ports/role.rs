@@ -5,8 +5,8 @@ use rustc_hash::FxHashSet;
 
 use super::masks::masks_scores;
 use super::uses::{
-    Step, are_features, feeds_rotation, feeds_sines, is_cache, is_position, moves, picked_tables,
-    picks_factors, picks_waves, reaches,
+    Step, are_features, feeds_rotation, feeds_sines, feeds_weighted_sines, is_cache, is_position,
+    moves, picked_tables, picks_factors, picks_waves, reaches,
 };
 use super::{Port, Role};
 use crate::graph::operators::{gather_axis, is_copy, is_layout};
@@ -215,12 +215,12 @@ pub(super) fn is_by_sequence(ports: &[Port], port: &Port) -> bool {
     *count != Dim::Unknown && content.any(is_counted)
 }
 
-/// Inputs that were taken for positions of tokens and have one number for each sequence: steps of a process, as in
-/// diffusion, unless their names or operators say positions.
+/// Inputs that were taken for positions of tokens and are content, unless their names or operators say positions: one
+/// number for each sequence, as a step in diffusion, and integers of which weights multiply the sines, as of a price.
 pub(super) fn steps(graph: &Graph, ports: &[Port]) -> Vec<usize> {
     let is_step = |port: &Port| {
         port.role == Role::Positions
-            && is_by_sequence(ports, port)
+            && (is_by_sequence(ports, port) || are_weighted(graph, port))
             && !is_named(graph, port.value, POSITIONS)
             && !is_position(graph, port.value)
     };
@@ -228,6 +228,13 @@ pub(super) fn steps(graph: &Graph, ports: &[Port]) -> Vec<usize> {
     all.filter(|(_, port)| is_step(port))
         .map(|(at, _)| at)
         .collect()
+}
+
+/// Whether weights multiply the sines of integers, which rotate nothing.
+fn are_weighted(graph: &Graph, port: &Port) -> bool {
+    port.dtype.is_int()
+        && feeds_weighted_sines(graph, port.value)
+        && !feeds_rotation(graph, port.value)
 }
 
 /// Inputs of a real number for each token, whose sines and cosines multiply other content: times, as positions of
@@ -252,7 +259,8 @@ pub(super) fn times(graph: &Graph, ports: &[Port]) -> Vec<usize> {
 }
 
 /// One sentence for each input whose role neither its name nor its use decides: it picks rows of a table of its own
-/// beside other content, as positions do, or real numbers of which sines are computed, for each token.
+/// beside other content, as positions do, or sines are computed of it for each token: of real numbers, or of integers
+/// where weights multiply these sines first.
 pub(super) fn unclear(
     graph: &Graph,
     ports: &[Port],
@@ -281,7 +289,7 @@ pub(super) fn unclear(
             return false;
         }
         match port.role {
-            Role::Content if port.dtype.is_float() => {
+            Role::Content if port.dtype.is_float() || are_weighted(graph, port) => {
                 (1..=2).contains(&port.dims.len())
                     && feeds_sines(graph, port.value)
                     && has_rival(&has_tokens)

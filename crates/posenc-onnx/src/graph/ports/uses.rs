@@ -141,9 +141,8 @@ pub(super) fn feeds_sines(graph: &Graph, value: ValueId) -> bool {
     })
 }
 
-/// Whether sines or cosines that are computed from the value multiply what weights make of something else, as those
-/// of angles do.
-pub(super) fn feeds_rotation(graph: &Graph, value: ValueId) -> bool {
+/// The sines and cosines that are computed from the value.
+fn waves(graph: &Graph, value: ValueId) -> Vec<ValueId> {
     let mut waves = vec![];
     reaches(graph, [value], |node, at| {
         match (node.domain(), node.op()) {
@@ -156,6 +155,33 @@ pub(super) fn feeds_rotation(graph: &Graph, value: ValueId) -> bool {
             _ => Step::Stop,
         }
     });
+    waves
+}
+
+/// Whether sines or cosines that are computed from the value are what weights multiply first, as those of a step of a
+/// process are: no rotation, and no rows that are added to tokens.
+pub(super) fn feeds_weighted_sines(graph: &Graph, value: ValueId) -> bool {
+    reaches(graph, waves(graph, value), |node, at| {
+        match (node.domain(), node.op()) {
+            _ if is_projection(node) && at.slot() == 0 => {
+                let is_weight = |other: &ValueId| !is_behind_inputs(graph, *other);
+                match node.inputs().iter().skip(1).flatten().all(is_weight) {
+                    true => Step::Found,
+                    false => Step::Stop,
+                }
+            }
+            ("", "Concat" | "Neg" | "Slice") => Step::On,
+            ("", "Mul" | "Add") if is_beside_constants(graph, node, at) => Step::On,
+            _ if moves(node, at) => Step::On,
+            _ => Step::Stop,
+        }
+    })
+}
+
+/// Whether sines or cosines that are computed from the value multiply what weights make of something else, as those
+/// of angles do.
+pub(super) fn feeds_rotation(graph: &Graph, value: ValueId) -> bool {
+    let waves = waves(graph, value);
     let mut own: FxHashSet<ValueId> = waves.iter().copied().collect();
     reaches(graph, waves, |node, at| {
         let other = node.input(1 - at.slot().min(1));
@@ -296,6 +322,23 @@ fn scale_content(graph: &Graph, rows: ValueId) -> Option<usize> {
 /// Whether the elements of a value are computed from a projection nearby.
 fn is_projected(graph: &Graph, value: ValueId) -> bool {
     is_behind(graph, value, is_projection)
+}
+
+/// Whether a value may follow from inputs: a weight does not, nor what is made of one in a few steps.
+fn is_behind_inputs(graph: &Graph, value: ValueId) -> bool {
+    let (mut stack, mut seen) = (vec![value], FxHashSet::default());
+    while let Some(value) = stack.pop() {
+        match graph.producer(value) {
+            _ if graph.stored(value).is_some() => {}
+            Some((id, _)) if seen.len() < FEW => {
+                if seen.insert(id) {
+                    stack.extend(graph.node(id).inputs().iter().flatten());
+                }
+            }
+            _ => return true,
+        }
+    }
+    false
 }
 
 /// Whether an operator like this is nearby before a value.

@@ -114,6 +114,45 @@ fn real_numbers_of_which_sines_are_added_are_unclear() {
     }
 }
 
+/// Weights multiply the sines of multiples.
+fn weighted_waves(s: &mut Sketch, x: &str) -> String {
+    let (waves, w) = (waves(s, x), s.weights(&[HIDDEN, HIDDEN]));
+    s.op("MatMul", &[&waves, &w])
+}
+
+#[test]
+fn integers_of_which_weights_multiply_the_sines_are_unclear_or_steps() {
+    let of = |name: &str, dims: &[&str]| {
+        let (role, unclear) = named(name, (I64, dims), weighted_waves);
+        (role, unclear.len())
+    };
+    assert_eq!(of("price", IDS), (Role::Content, 1));
+    assert_eq!(of("price", &["sequence"]), (Role::Content, 1));
+    assert_eq!(of("price", &["batch"]), (Role::Content, 0), "a step");
+    assert_eq!(of("position_ids", IDS), (Role::Positions, 0));
+    // Controls: rows that are added to tokens, and a rotation beside them.
+    let added = named("price", (I64, IDS), waves);
+    assert_eq!((added.0, added.1.len()), (Role::Positions, 0));
+    let rotates = named("price", (I64, IDS), |s, x| {
+        let (rows, weighted) = (waves(s, x), weighted_waves(s, x));
+        let words = s.weights(&[30, HIDDEN]);
+        let words = s.gather(&words, "input_ids", 0);
+        let w = s.weights(&[HIDDEN, HIDDEN]);
+        let q = s.op("MatMul", &[&words, &w]);
+        let q = s.op("Mul", &[&rows, &q]);
+        s.op("Add", &[&q, &weighted])
+    });
+    assert_eq!(rotates.0, Role::Positions);
+    let matrices = named("price", (I64, IDS), |s, x| {
+        let rows = waves(s, x);
+        let words = s.weights(&[30, HIDDEN]);
+        let words = s.gather(&words, "input_ids", 0);
+        let words = s.transpose(&words, &[0, 2, 1]);
+        s.op("MatMul", &[&rows, &words])
+    });
+    assert_eq!(matrices.0, Role::Positions, "no weights");
+}
+
 /// Numbers that a place of a key is compared with.
 fn compared(s: &mut Sketch, x: &str) -> String {
     attention(s, |s, scores| {
