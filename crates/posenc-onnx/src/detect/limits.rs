@@ -240,7 +240,11 @@ fn cut_to_length(longer: &mut Longer<'_>, node: &Node) -> Option<(ValueId, usize
     // Rows of distances are twice as many as tokens, less one.
     let start = node.input(1)?;
     if longer.grows(node.output(0)?) {
-        match edge::of_places(longer, [start, ends], rows) {
+        let step = node
+            .input(4)
+            .map_or(Some(1), |step| trace.get(step).scalar_i64());
+        let step = step.filter(|step| *step > 0).unwrap_or(1);
+        match edge::of_places(longer, [start, ends], step, rows) {
             Edge::At(length) => return Some((table, length)),
             Edge::Never => return None,
             Edge::Unknown => {}

@@ -54,7 +54,7 @@ pub(super) fn of_rows(longer: &mut Longer<'_>, node: &Node, index: ValueId, rows
         let within = |row: &i64| usize::try_from(*row).is_ok_and(|row| row < rows);
         Some(read.iter().all(within))
     };
-    search(longer, &ways, bends, is_within)
+    search(longer, &ways, bends.then_some(rows), is_within)
 }
 
 /// How the rows that two runs read move towards the ends of a table; `None` where they do not.
@@ -79,14 +79,22 @@ fn ways_of(first: &BTreeSet<i64>, second: &BTreeSet<i64>, rows: i64) -> Option<V
     Some(up.into_iter().chain(down).collect())
 }
 
-/// Where a `Slice` from `start` to `end` leaves a constant of so many rows.
-pub(super) fn of_places(longer: &mut Longer<'_>, [start, end]: [ValueId; 2], rows: usize) -> Edge {
+/// Where a `Slice` from `start` to `end`, in steps of `each` rows, leaves a constant of so many rows.
+pub(super) fn of_places(
+    longer: &mut Longer<'_>,
+    [start, end]: [ValueId; 2],
+    each: i64,
+    rows: usize,
+) -> Edge {
     let Ok(rows) = i64::try_from(rows) else {
         return Edge::Unknown;
     };
+    // The first row, and the one behind the last.
     let places = |trace: &Trace| {
         let place = |value: ValueId| trace.get(value).scalar_i64();
-        Some([place(start)?, place(end)?])
+        let (from, to) = (place(start)?, place(end)?);
+        let steps = to.checked_sub(from)?.checked_sub(1)?.checked_div(each)?;
+        Some([from, from.checked_add(steps.checked_mul(each)? + 1)?])
     };
     let mut is_open = false;
     let mut ways = || {
@@ -94,7 +102,7 @@ pub(super) fn of_places(longer: &mut Longer<'_>, [start, end]: [ValueId; 2], row
         let [[from, to], [later_from, later_to]] = [places(same)?, places(double)?];
         is_open = to > rows;
         // Frames of sound are no tokens.
-        let size = |from: i64, to: i64| if is_open { rows - from } else { to - from };
+        let size = |from: i64, to: i64| (if is_open { rows } else { to } - from - 1) / each;
         let more = size(later_from, later_to).checked_sub(size(from, to))?;
         if usize::try_from(more) != Ok(tokens) || from < 0 || to < 0 {
             return None;
@@ -118,14 +126,15 @@ pub(super) fn of_places(longer: &mut Longer<'_>, [start, end]: [ValueId; 2], row
         let [from, to] = places(trace)?;
         Some(from >= 0 && (is_open || to <= rows))
     };
-    search(longer, &ways, false, is_within)
+    search(longer, &ways, None, is_within)
 }
 
 /// The longest sequence that is within: by the ways where each token moves by one row, else looked for in runs.
+/// What bends may leave so many rows later than it begins to.
 fn search(
     longer: &mut Longer<'_>,
     ways: &[Way],
-    bends: bool,
+    bends: Option<usize>,
     is_within: impl Fn(&Trace) -> Option<bool>,
 ) -> Edge {
     let tokens = longer.runs.found.lengths.sequence;
@@ -138,32 +147,33 @@ fn search(
         return Edge::Unknown;
     };
     let is_even = ways.iter().all(|way| way.moved == each && way.is_outermost);
-    if is_even && !bends {
+    if is_even && bends.is_none() {
         return Edge::At(guess);
     }
     // A run of more than one token.
     let mut within = |tokens: usize| longer.beyond(tokens - 1).and_then(&is_within);
-    let (mut inside, mut outside) = match (within(guess + 1), is_even) {
-        (None, true) => return Edge::At(guess),
-        (Some(true), true) => return Edge::Never,
-        (None, false) => return Edge::Unknown,
+    let (mut inside, mut outside) = match within(guess + 1) {
         // Rows may be passed over before the end.
-        (Some(false), _) => match within(guess) {
+        Some(false) => match within(guess) {
             Some(true) => return Edge::At(guess),
             Some(false) => (tokens, guess),
             None => return Edge::Unknown,
         },
-        (Some(true), false) => {
+        Some(true) => {
             // What the runs say of a step is rounded by one row in so many tokens.
             let slowest = ways.iter().map(|way| way.moved).min();
             let slowest = slowest.and_then(|moved| usize::try_from(moved).ok());
-            let far = guess + (guess + tokens) / slowest.unwrap_or(1).max(1) + 2;
-            match within(far) {
-                Some(false) => (guess + 1, far),
-                Some(true) => return Edge::Never,
-                None => return Edge::Unknown,
+            let near = guess + (guess + tokens) / slowest.unwrap_or(1).max(1) + 2;
+            let far = 2 * near.max(bends.unwrap_or_default());
+            match within(near) {
+                Some(false) => (guess + 1, near),
+                Some(true) if within(far) == Some(false) => (near, far),
+                None if !is_even => return Edge::Unknown,
+                _ => return Edge::Never,
             }
         }
+        None if is_even => return Edge::At(guess),
+        None => return Edge::Unknown,
     };
     while outside > inside + 1 {
         let middle = inside + (outside - inside) / 2;

@@ -15,7 +15,7 @@ const LONG: Budget = Budget { elements: 1 << 18 };
 const SAMPLES: usize = 4;
 
 /// The most longer runs.
-const RUNS: usize = 12;
+const RUNS: usize = 32;
 
 /// How many of them are kept: for each of two tables, one where it ends, and one where a longer one would.
 const KEPT: usize = 4;

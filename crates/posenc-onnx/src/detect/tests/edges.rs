@@ -56,6 +56,14 @@ fn steps_of_other_sizes_end_with_the_last_row() {
         read(s, &x, &at)
     });
     assert_eq!(jumping, [35]);
+    let early = limiting(|s, x| {
+        let (at, late, more) = (s.range(), s.int(12), s.int(20));
+        let is_late = s.op("GreaterOrEqual", &[&at, &late]);
+        let later = s.op("Add", &[&at, &more]);
+        let at = s.op("Where", &[&is_late, &later, &at]);
+        read(s, &x, &at)
+    });
+    assert_eq!(early, [20]);
     let held = limiting(|s, x| {
         let (at, last) = (s.range(), s.int(39));
         let at = s.op("Min", &[&at, &last]);
@@ -132,4 +140,44 @@ fn rows_that_are_cut_from_the_middle_or_the_end_are_as_many_as_tokens() {
         }),
     ];
     assert_eq!((centre, end), (vec![39], vec![39]));
+}
+
+/// Rows of a table of so many, cut in steps.
+fn stepped<const ROWS: usize, const STEP: i64>(s: &mut Sketch, x: String) -> String {
+    let (count, zero, step) = (count(s, &x), s.ints(&[0]), s.ints(&[STEP]));
+    let end = s.op("Mul", &[&count, &step]);
+    let table = s.weights(&[ROWS, HIDDEN]);
+    let rows = s.op("Slice", &[&table, &zero, &end, &zero, &step]);
+    s.op("Add", &[&x, &rows])
+}
+
+#[test]
+fn rows_that_are_cut_in_steps_end_with_the_last_that_is_read() {
+    assert_eq!(limiting(stepped::<40, 1>), [40]);
+    assert_eq!(limiting(stepped::<40, 2>), [20]);
+    // The last row that is read is 38 of 39, before the end of the cut.
+    assert_eq!(limiting(stepped::<39, 2>), [20]);
+    assert_eq!(limiting(stepped::<61, 3>), [21]);
+}
+
+/// Biases by distance from a table of 40, which are held from -12 down and from `MOST` up.
+fn held<const MOST: i64>(s: &mut Sketch, x: String) -> String {
+    let (distance, least) = (s.distance(), s.int(-12));
+    let (most, up) = (s.int(MOST), s.int(12));
+    let distance = s.op("Clip", &[&distance, &least, &most]);
+    let index = s.op("Add", &[&distance, &up]);
+    let table = s.weights(&[40, 1]);
+    let bias = s.gather(&table, &index, 0);
+    let bias = s.transpose(&bias, &[2, 0, 1]);
+    let [scores, v] = s.scored(&x, &x);
+    let scores = s.op("Add", &[&scores, &bias]);
+    let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
+    let y = s.op("MatMul", &[&weights, &v]);
+    s.merged(&y)
+}
+
+#[test]
+fn distances_that_are_held_at_one_end_leave_the_table_at_the_other() {
+    assert_eq!(limiting(held::<60>), [28]);
+    assert!(limiting(held::<27>).is_empty(), "control");
 }
