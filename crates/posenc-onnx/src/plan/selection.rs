@@ -13,11 +13,7 @@ use crate::request::Request;
 pub(crate) fn chosen(found: &Found, request: &Request) -> Result<Vec<usize>, RewriteError> {
     let all = &found.attention;
     if all.is_empty() {
-        let why = match request.input_roles.is_empty() {
-            true => "the model has no attention to work on",
-            false => "with the given `input-role`, the model has no attention to work on",
-        };
-        return Err(Refusal::no_site(why).into());
+        return Err(Refusal::no_site("the model has no attention to work on").into());
     }
     let own = |site: &Site| {
         let stack = request.stack;
