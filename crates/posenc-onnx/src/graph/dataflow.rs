@@ -182,6 +182,8 @@ impl Classes {
             return inputs;
         }
         match node.op() {
+            // Of the second input the type alone matters.
+            "CastLike" => node.input(0).map_or(inputs, |v| self.of_value(v)),
             // The length of weights is that of no sequence.
             "Shape" | "Size" if inputs.is_constant() => Class::CONSTANT,
             "Shape" | "Size" => Class::LENGTH,
@@ -364,6 +366,20 @@ mod tests {
         let [tokens, weights] = all.map(|v| graph.find(graph.main(), &v).unwrap());
         assert!(classes.of_value(weights).is_constant());
         assert_eq!(classes.of_value(tokens), Class::LENGTH);
+    }
+
+    #[test]
+    fn a_number_of_the_type_of_content_is_none() {
+        let mut s = Sketch::default();
+        let (x, two) = (s.embedded(), s.float(2.0));
+        let casts = [[&two, &x], [&x, &two]].map(|[a, b]| s.op("CastLike", &[a, b]));
+        let model = s.model(17, &[&casts[0], &casts[1]]);
+        let graph = model.graph();
+        let classes = Classes::of(graph, &Ports::of(graph, &Default::default()));
+        let [number, content] =
+            casts.map(|v| classes.of_value(graph.find(graph.main(), &v).unwrap()));
+        assert!(number.is_constant());
+        assert!(content.has(Class::CONTENT));
     }
 
     #[test]

@@ -220,6 +220,10 @@ impl Rules<'_> {
         if let Some(query) = self.known.fused.get(&id) {
             return self.fused(id, inputs.get(*query).copied().flatten()?);
         }
+        // Of the second input the type alone matters.
+        if node.is("CastLike") {
+            return Some(first.map_or_else(Step::nothing, |sets| Step::plain(sets.clone())));
+        }
         if matches!(node.domain(), "" | "com.microsoft") && is_elementwise(op) {
             return elementwise(inputs.iter().copied().flatten());
         }

@@ -68,6 +68,8 @@ fn work_on_each_token_alone_mixes_nothing() {
         "a, b = Split<axis: int = 2, num_outputs: int = 2>(x)\n n = Neg(b)\n \
          y = Concat<axis: int = 2>(n, a)",
         "p = Constant<value_ints = [0, 0, 1, 0, 0, -1]>()\n b = Pad(x, p)\n y = Add(x, b)",
+        "t = Transpose<perm: ints = [0, 2, 1]>(x)\n n = Constant<value_float: float = 2.0>()\n \
+         c = CastLike(n, x)\n u = Mul(t, c)\n y = Transpose<perm: ints = [0, 2, 1]>(u)",
     ] {
         let body = format!("{WEIGHTS}    last = Constant<value_ints = [-1]>()\n {body}");
         assert_eq!(found(&body), [], "{body}");

@@ -189,7 +189,7 @@ pub(super) fn only_ids(graph: &Graph, ports: &mut [Port]) {
     }
 }
 
-/// Whether an input has one number for each sequence of another, which has features or pixels.
+/// Whether an input has one number for each sequence of another, which has features, pixels or samples.
 pub(super) fn is_by_sequence(ports: &[Port], port: &Port) -> bool {
     let [count] = &port.dims[..] else {
         return false;
@@ -203,15 +203,14 @@ pub(super) fn is_by_sequence(ports: &[Port], port: &Port) -> bool {
         return false;
     }
     let is_counted = |other: &Port| match &other.dims[..] {
-        [_, _] | [_] | [] => false,
+        // Samples of sound; features of tokens without a batch are so many.
+        [batch, samples] => batch == count && !matches!(samples, Dim::Known(_)) && samples != count,
         [batch, tokens, _] => batch == count && tokens != count,
-        [batch, ..] => batch == count,
+        [batch, _, _, ..] => batch == count,
+        [_] | [] => false,
     };
     let is_content = |other: &&Port| other.role == Role::Content && other.dtype.is_float();
-    let mut content = ports
-        .iter()
-        .filter(is_content)
-        .filter(|other| other.dims.len() > 2);
+    let mut content = ports.iter().filter(is_content);
     *count != Dim::Unknown && content.any(is_counted)
 }
 

@@ -10,7 +10,11 @@ impl Ports {
     pub(crate) fn is_setting(&self, port: &Port) -> bool {
         let mut sequences = self.ports.iter().filter(|other| match other.role {
             Role::Tokens => other.dims.len() == 2,
-            Role::Content => other.dims.len() > 2,
+            // Samples of sound have two axes.
+            Role::Content => match &other.dims[..] {
+                [_, samples] => other.dtype.is_float() && !matches!(samples, Dim::Known(_)),
+                dims => dims.len() > 2,
+            },
             _ => false,
         });
         let is_batch = |other: &Port, dim: &Dim| {
@@ -71,6 +75,27 @@ mod tests {
         ] {
             assert!(is_setting(&open, dtype, dims), "{dtype} {dims:?}");
         }
+    }
+
+    #[test]
+    fn inputs_beside_samples_of_sound_may_be_the_same_for_all_tokens() {
+        let beside = |dims: &[&str]| {
+            let mut s = Sketch::default();
+            let sound = s.input("sound", F32, &["batch", "samples"]);
+            let sound = s.unsqueeze(&sound, &[1]);
+            let kernel = s.weights(&[8, 1, 4]);
+            let x = s.op("Conv", &[&sound, &kernel]);
+            let other = s.input("other", I64, dims);
+            let table = s.weights(&[30, 8]);
+            let y = s.gather(&table, &other, 0);
+            let model = s.model(17, &[&x, &y]);
+            let ports = Ports::of(model.graph(), &Default::default());
+            let port = ports.iter().nth(1);
+            ports.is_setting(port.expect("it is an input"))
+        };
+        assert!(beside(&["batch"]));
+        assert!(!beside(&["samples"]));
+        assert!(!beside(&["others"]));
     }
 
     #[test]

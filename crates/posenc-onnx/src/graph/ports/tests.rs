@@ -423,6 +423,10 @@ fn one_number_for_each_image_is_no_position_and_no_token() {
     assert_eq!(named.0, Some(Role::Positions));
     let latents = ports("1", "1", "t", &["1", "sequence", "8"]);
     assert_eq!(latents.0, content);
+    let sound = ports("batch", "batch", "t", &["batch", "samples"]);
+    assert_eq!(sound.0, content);
+    let flat = ports("sequence", "1", "t", &["sequence", "8"]);
+    assert_eq!(flat.0, Some(Role::Positions), "features without a batch");
 }
 
 #[test]
