@@ -74,12 +74,21 @@ impl Trial {
         trial = trial.of_cut_length(model, options);
         // The model determines how much sound, or how large a picture, makes a few tokens, and a table of
         // positions how many at most.
+        let mut most = usize::MAX;
         for sequence in LARGER {
             if !trial.ports.has_free_content() || !trial.is_short() {
                 break;
             }
+            if sequence > most {
+                continue;
+            }
             let inputs = (trial.ports.clone(), trial.classes.clone());
             let other = Self::run(model, options, inputs, sequence);
+            // Frames may be more than a table has rows for.
+            if !trial.attention.is_empty() && other.unread(graph) > trial.unread(graph) {
+                most = sequence;
+                continue;
+            }
             let keeps = other.attention.len() >= trial.attention.len();
             if keeps && (trial.leaves_out(graph) || !other.leaves_out(graph)) {
                 trial = other;

@@ -1,6 +1,7 @@
 //! Inputs of an open size whose length and width the graph names.
 
 use super::*;
+use crate::graph::mixing::Mixing;
 
 /// Frames of `bins` features, convolved with this step, with rows of a table added, through one layer.
 fn heard(bins: usize, step: i64, rows: usize) -> Model {
@@ -42,10 +43,10 @@ fn the_frames_of_sound_are_as_many_as_a_table_has_rows_for() {
     }
 }
 
-/// A table of which as many rows are added as there are tokens.
+/// A table of which as many rows are added as there are tokens, by their number or half that of the frames.
 #[test]
 fn more_frames_than_a_table_has_rows_for_are_not_tried() {
-    let heard = |rows: usize| {
+    let heard = |rows: usize, counts_frames: bool| {
         let mut s = Sketch::default();
         let x = s.input("mel", DType::F32, &["batch", "8", "frames"]);
         let w = s.weights(&[HIDDEN, 8, 3]);
@@ -56,19 +57,36 @@ fn more_frames_than_a_table_has_rows_for_are_not_tried() {
         ];
         let y = s.with("Conv", &[&x, &w], &attrs);
         let x = s.transpose(&y, &[0, 2, 1]);
-        let (shape, first, axis) = (s.op("Shape", &[&x]), s.ints(&[0]), s.ints(&[1]));
-        let length = s.gather(&shape, &axis, 0);
+        let (of, at) = if counts_frames { ("mel", 2) } else { (&*x, 1) };
+        let (shape, first, axis) = (s.op("Shape", &[of]), s.ints(&[0]), s.ints(&[at]));
+        let mut length = s.gather(&shape, &axis, 0);
+        if counts_frames {
+            let (one, two) = (s.ints(&[1]), s.ints(&[2]));
+            let before = s.op("Sub", &[&length, &one]);
+            let half = s.op("Div", &[&before, &two]);
+            length = s.op("Add", &[&half, &one]);
+        }
         let table = s.weights(&[rows, HIDDEN]);
         let table = s.op("Slice", &[&table, &first, &length, &first]);
         let x = s.op("Add", &[&x, &table]);
+        let scale = s.weights(&[HIDDEN]);
+        let x = s.op("LayerNormalization", &[&x, &scale]);
         let y = s.attends(&x, &x);
         found(&s.model(17, &[&y]))
     };
-    for rows in [20, 64, 300] {
-        let read = heard(rows);
+    for (rows, counts_frames) in [
+        (20, false),
+        (64, false),
+        (300, false),
+        (20, true),
+        (64, true),
+    ] {
+        let read = heard(rows, counts_frames);
         assert_eq!(read.attention.len(), 1, "{rows}");
         assert_eq!(kinds(&read), [Kind::Learned], "{rows}");
         assert_eq!(read.limits[0].length, rows);
+        let others = read.mixers.iter().filter(|m| m.mixing == Mixing::Other);
+        assert_eq!(others.count(), 0, "{rows}");
     }
 }
 
