@@ -178,6 +178,16 @@ fn side<'a>(
 }
 
 impl WholeRuns<'_> {
+    /// Whether the target that the others are compared with gives no numbers, or not as many, in any run.
+    pub(super) fn is_without_numbers(&self) -> bool {
+        let mut first = self
+            .runs
+            .iter()
+            .filter(|run| run.bound.is_none())
+            .peekable();
+        first.peek().is_some() && first.all(|run| !run.ok)
+    }
+
     pub(super) fn report(mut self, sites: Vec<SiteCheck>) -> Verify {
         let refused = self.refused.iter().map(|e| format!("skipped: {e}"));
         self.warnings.extend(refused);

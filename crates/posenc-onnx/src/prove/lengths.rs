@@ -13,6 +13,9 @@ use crate::report::Limit;
 /// Lengths to run at by default.
 const LENGTHS: [usize; 5] = [1, 2, 64, 65, 128];
 
+/// Tokens of a run of sound, beside that of the trial run.
+const MANY: usize = 65;
+
 /// The most scores of one attention in one run: 4 GiB in f32.
 const SCORES: usize = 1 << 30;
 
@@ -45,12 +48,20 @@ pub(crate) fn lengths(
         };
         first.map_or(wanted, |found| found.ports.fit(wanted))
     };
-    let longest = |at: Lengths| first.map_or(at.sequence, |found| found.ports.longest(at));
+    let longest = |at: Lengths| first.map_or(at.sequence, |found| self::longest(found, at));
     let fits = |at: Lengths| limit.is_none_or(|limit| longest(at) <= limit.length);
     let wanted: Vec<usize> = match first.filter(|found| found.ports.is_sound()) {
         _ if !options.lengths.is_empty() => options.lengths.clone(),
         // A few samples make no token; those of the trial run do.
-        Some(found) => vec![found.lengths.sequence],
+        Some(found) => {
+            let more = more_sound(found, limit.map(|limit| limit.length));
+            let is_run = |length: &usize| {
+                let mut all = models.iter();
+                all.all(|(model, found)| is_affordable(model, found, fitted(*length)))
+            };
+            let trial = found.lengths.sequence;
+            [trial].into_iter().chain(more.filter(is_run)).collect()
+        }
         None => {
             let ends = around(models, &fitted);
             let all = LENGTHS.into_iter().chain(ends);
@@ -80,10 +91,28 @@ pub(crate) fn lengths(
     Ok(all)
 }
 
+/// The most tokens of one stack in a run.
+fn longest(found: &Found, at: Lengths) -> usize {
+    let keys = found
+        .attention
+        .iter()
+        .map(|site| tokens(found, &site.key, at));
+    let of_sound = keys.max().filter(|_| found.ports.is_sound());
+    of_sound.unwrap_or_else(|| found.ports.longest(at))
+}
+
+/// As much sound as makes some more tokens than the trial run has, within the limit of tokens.
+fn more_sound(found: &Found, limit: Option<usize>) -> Option<usize> {
+    let tokens = longest(found, found.lengths).max(1);
+    let most = limit.map_or(usize::MAX, |limit| limit / tokens);
+    let times = MANY.div_ceil(tokens).min(most);
+    (times > 1).then(|| found.lengths.sequence.saturating_mul(times))
+}
+
 /// Whether a model runs at these lengths, as far as its tables and buffers tell.
 pub(crate) fn supports(model: &Model, found: &Found, at: Lengths) -> bool {
     let limits = limits::all(model.graph(), found);
-    let is_within = |limit: &Limit| found.ports.longest(at) <= limit.length;
+    let is_within = |limit: &Limit| longest(found, at) <= limit.length;
     found.ports.fit(at) == at && limits.iter().all(is_within)
 }
 
@@ -247,7 +276,15 @@ mod tests {
         let found = detect(&model, &Options::default());
         assert!(found.ports.is_sound() && found.lengths.sequence >= 2048);
         let all = lengths(&[(&model, &found)], &VerifyOptions::default()).unwrap();
-        assert_eq!(all[0].sequence, found.lengths.sequence);
+        let keys = found.attention[0].keys(&found.trace).unwrap();
+        let times = MANY.div_ceil(keys);
+        let sound = [1, times].map(|times| times * found.lengths.sequence);
+        assert_eq!(all.iter().map(|at| at.sequence).collect::<Vec<_>>(), sound);
+        assert_eq!(
+            more_sound(&found, Some(2 * keys + 1)),
+            Some(2 * found.lengths.sequence)
+        );
+        assert_eq!(more_sound(&found, Some(keys)), None);
         let at = Lengths {
             batch: 2,
             sequence: 384 * 100,

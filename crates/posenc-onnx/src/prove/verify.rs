@@ -153,6 +153,13 @@ fn computed(
     };
     let is_new = meaning == Meaning::NewFunction && fed.is_empty();
     let original = original.filter(|_| is_new);
+    // More sound than that of the trial run need not fit.
+    let is_sound = found.ports.is_sound() && options.lengths.is_empty() && fed.is_empty();
+    let tried = if is_sound {
+        found.lengths.sequence
+    } else {
+        usize::MAX
+    };
     let meant = |at: &Lengths| -> Result<Point, VerifyError> {
         let unchanged = match original {
             Some(original) => is_unchanged(&[original, read], *at)?,
@@ -167,7 +174,7 @@ fn computed(
         Ok(Point {
             at: *at,
             padding: Padding::Right,
-            is_optional: false,
+            is_optional: at.sequence > tried,
             meaning,
         })
     };
@@ -192,7 +199,10 @@ fn computed(
     let (comparison, mut whole) = match refusal(&ran).filter(|_| single != points) {
         None => (several, ran?),
         Some(why) => match of(&single).run(targets) {
-            Ok(mut alone) if alone.refused.len() < refusing(&ran) => {
+            Ok(mut alone)
+                if alone.refused.len() < refusing(&ran)
+                    && (ran.is_err() || !alone.is_without_numbers()) =>
+            {
                 let mut refused = alone.refused.iter();
                 let why = match refused.any(|error| error.to_string() == why) {
                     true => "no runtime runs it with several".to_owned(),
@@ -420,5 +430,32 @@ mod tests {
         let says = |part: &str| report.warnings.iter().any(|w| w.contains(part));
         assert!(says("run with one sequence"), "{:?}", report.warnings);
         assert!(on_one_of_two(|_| true).is_err(), "none runs it");
+    }
+
+    #[test]
+    fn a_runtime_that_takes_one_sequence_and_gives_no_numbers_is_left_out() {
+        let report = |is_broken: [bool; 2]| {
+            let no_numbers = |is_broken: bool| Evaluator {
+                fault: is_broken.then_some(|y, _| y.fill(f64::NAN)),
+                ..Evaluator::default()
+            };
+            let [first, second] = is_broken.map(no_numbers);
+            let first = Evaluator {
+                fails: Some(|fed| fed.iter().any(|(_, tensor)| tensor.dims()[0] > 1)),
+                ..first
+            };
+            let backends: [Box<dyn Backend>; 2] = [Box::new(first), Box::new(second)];
+            let options = VerifyOptions {
+                lengths: vec![1, 9],
+                ..VerifyOptions::default()
+            };
+            verify_with(&fixture("bert/dynamo"), None, &options, &backends, None).unwrap()
+        };
+        let left_out = report([true, false]);
+        assert!(left_out.ok && left_out.runs.iter().any(|run| run.batch > 1));
+        assert!(left_out.warnings.iter().any(|w| w.starts_with("skipped")));
+        assert!(report([false, false]).ok);
+        assert!(!report([false, true]).ok, "control");
+        assert!(!report([true, true]).ok, "control");
     }
 }
