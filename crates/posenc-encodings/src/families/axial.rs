@@ -7,6 +7,8 @@
 //! Sources: Heo et al., arXiv:2403.13298, section 3.2; Siméoni et al., arXiv:2508.10104, section
 //! 3.2.
 
+mod centred;
+
 use ndarray::Array2;
 use serde_json::json;
 
@@ -15,6 +17,8 @@ use crate::encoding::Encoding;
 use crate::layout::Layout;
 use crate::params::Params;
 use crate::round::to_digits;
+
+pub use centred::Centred;
 
 /// The least rotation from one patch to the next, in radians, that is told from rounding: sines near 0 are
 /// stored precisely in every type.

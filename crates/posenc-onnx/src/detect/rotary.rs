@@ -1,6 +1,7 @@
 //! Rotations of queries and keys.
 
 mod cache;
+pub(crate) mod columns;
 mod longer;
 pub(crate) mod matrices;
 pub(crate) mod projected;
@@ -23,7 +24,8 @@ use crate::detect::finding::{Encoding, Finding};
 use crate::detect::found::{Found, Refused};
 use crate::graph::dataflow::Class;
 use crate::graph::region::{Inside, Region};
-use cache::{RotationCache, entering, form};
+pub(crate) use cache::entering;
+use cache::{RotationCache, form};
 use posenc_encodings::families::rope::Rope;
 use read::rotate_alike;
 use site::{AxialSite, RotaryOperand};

@@ -5,6 +5,7 @@ mod follow;
 mod numbers;
 mod open;
 mod open_length;
+mod rotation;
 mod symbols;
 
 use std::collections::BTreeMap;
@@ -15,6 +16,7 @@ use crate::detect::context::Context;
 use crate::edit::stretch;
 use crate::error::RewriteError;
 use crate::plan::resize::Plan;
+use crate::plan::resize::rotations::ResizedRotation;
 use crate::plan::resize::table::{NewRows, ResizedTable};
 use numbers::{along, refuse, stored};
 pub(crate) use open::open;
@@ -49,6 +51,17 @@ pub(crate) fn resize(context: &Context<'_>, plan: &Plan) -> Result<(Model, Appli
         let Some(own) = own else { continue };
         let tensor = bias::tensor(context, own, &plan.wanted)?;
         replace(&mut out, context, value, &uses, tensor, "bias")?;
+    }
+    let mut turned: Vec<&ResizedRotation> = vec![];
+    for own in plan.rotations.iter().filter(|own| own.stored.is_some()) {
+        if turned.iter().any(|other| other.is_like(own)) {
+            continue;
+        }
+        turned.push(own);
+        let same = plan.rotations.iter().filter(|other| other.is_like(own));
+        let uses: Vec<Use> = same.map(|other| other.entry).collect();
+        let tensor = rotation::tensor(context, own)?;
+        replace(&mut out, context, own.value, &uses, tensor, "rotation")?;
     }
     let mut constants: BTreeMap<ValueId, Vec<(&Tensor, Vec<Use>)>> = BTreeMap::new();
     for (at, (value, tensor)) in &plan.constants {

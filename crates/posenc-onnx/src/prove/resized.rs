@@ -4,9 +4,10 @@
 mod bias;
 pub(crate) mod open;
 pub(crate) mod open_length;
+mod rotation;
 mod weights;
 
-use ndarray::{Array1, Array2, ArrayD, s};
+use ndarray::{Array1, Array2, s};
 use posenc_ir::eval::{Budget, probe};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -15,6 +16,7 @@ use crate::detect::finding::Finding;
 use crate::error::{Refusal, RewriteError};
 use crate::graph::extent::Extent;
 use crate::plan::resize::Plan;
+use crate::plan::resize::rows::by_row;
 use crate::plan::resize::table::{NewRows, ResizedTable};
 use crate::prove::bound::ROUNDINGS;
 use crate::prove::invariants::check_same_sites;
@@ -39,6 +41,9 @@ pub(crate) fn check(
         let line = plan.tables.iter().find(|table| table.finding == at);
         let is_planned = match line.map(|table| &table.rows) {
             Some(NewRows::Line(line)) => stretched::has_rows(new, line),
+            _ if plan.rotations.iter().any(|own| own.finding == at) => {
+                rotation::is_planned(&plan.after(at, &old.encoding), &new.encoding)
+            }
             _ => new.encoding == plan.after(at, &old.encoding),
         };
         old.sites == new.sites && is_planned
@@ -56,7 +61,7 @@ pub(crate) fn check(
     for own in &plan.biases {
         bias::check(before, after, own, &plan.wanted)?;
     }
-    Ok(())
+    rotation::check(before, after, plan)
 }
 
 /// Compares the sizes of all that the main graph computes with those of the plan.
@@ -124,8 +129,8 @@ fn check_rows(
         .flatten();
     let from = stored.as_ref().map_or(old_grid, |(_, grid)| *grid);
     let [down, across] = [0, 1].map(|side| shares(from[side], to[side], rows));
-    let (old, lead) = by_row(&old, table, Extent::before);
-    let (new, _) = by_row(&new, table, Extent::after);
+    let (old, lead) = by_row(&old, &table.axes, Extent::before);
+    let (new, _) = by_row(&new, &table.axes, Extent::after);
     let old_patches = old_grid[0] * old_grid[1];
     let (patches, others) = (to[0] * to[1], old.nrows() - old_patches);
     let grid = match stored {
@@ -195,35 +200,4 @@ fn stored_grid(context: &Context<'_>, table: &ResizedTable) -> Option<(Array2<f6
     let rows = numbers.into_shape_with_order((width, height * across));
     let rows = rows.ok()?;
     Some((rows.reversed_axes(), [height, across]))
-}
-
-/// The rows of a table, `[row, number]`, and how many come before those of the grid.
-fn by_row(
-    numbers: &ArrayD<f64>,
-    table: &ResizedTable,
-    length: fn(&Extent) -> usize,
-) -> (Array2<f64>, usize) {
-    let is_grid = |axis: &usize| table.axes[*axis].changes();
-    let all = 0..table.axes.len();
-    let order: Vec<usize> = all
-        .clone()
-        .filter(is_grid)
-        .chain(all.filter(|axis| !is_grid(axis)))
-        .collect();
-    let grid: Vec<&Extent> = table.axes.iter().filter(|axis| axis.changes()).collect();
-    let rows: usize = grid.iter().map(|axis| length(axis)).product();
-    let lead = match grid[..] {
-        [one] => one
-            .parts()
-            .iter()
-            .take_while(|part| !part.changes())
-            .map(length)
-            .sum(),
-        _ => 0,
-    };
-    let moved = numbers.view().permuted_axes(order);
-    let moved = moved.as_standard_layout().into_owned();
-    let width = moved.len() / rows.max(1);
-    let moved = moved.into_shape_with_order((rows, width));
-    (moved.expect("rows of one width"), lead)
 }

@@ -137,7 +137,7 @@ fn rotation_key(model: &Model, half: &RotaryOperand) -> RotationKey {
 }
 
 /// The values that enter a region.
-pub(super) fn entering(model: &Model, region: &Region) -> Vec<Option<ValueId>> {
+pub(crate) fn entering(model: &Model, region: &Region) -> Vec<Option<ValueId>> {
     let graph = model.graph();
     let entries = region.entries.iter();
     entries

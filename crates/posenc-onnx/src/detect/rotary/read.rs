@@ -87,7 +87,20 @@ pub(crate) fn read_axial(
     region: &Region,
     head_dim: usize,
 ) -> Result<(Axial, f64), Unread> {
-    let (maps, _) = matrices(model, base, &FxHashMap::default(), region)?;
-    let angles = PairRotations::of(&maps, region.output_lane.offset, head_dim)?;
+    let angles = read_angles(model, base, region, head_dim)?;
     Axial::identify(&angles, head_dim).ok_or(Unread::NotProportional)
+}
+
+/// Reads by which angle a region rotates each pair of features at each position.
+///
+/// # Errors
+/// Why the region is no rotation.
+pub(crate) fn read_angles(
+    model: &Model,
+    base: &Trace,
+    region: &Region,
+    head_dim: usize,
+) -> Result<PairRotations, Unread> {
+    let (maps, _) = matrices(model, base, &FxHashMap::default(), region)?;
+    PairRotations::of(&maps, region.output_lane.offset, head_dim)
 }

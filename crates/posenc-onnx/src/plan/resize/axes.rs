@@ -11,8 +11,13 @@ use crate::graph::reduction;
 
 impl Walk<'_> {
     /// The axes of what a node computes, `old` and `new` being its sizes, and whether they follow from what
-    /// the node does.
-    pub(super) fn axes_of(&self, id: NodeId, old: &[usize], new: &[usize]) -> (Vec<Extent>, bool) {
+    /// the node does. `place` is that of the output.
+    pub(super) fn axes_of(
+        &self,
+        (id, place): (NodeId, usize),
+        old: &[usize],
+        new: &[usize],
+    ) -> (Vec<Extent>, bool) {
         let sizes = || old.iter().zip(new);
         let fits = |axes: &Vec<Extent>| {
             let pairs = axes.iter().zip(sizes());
@@ -21,7 +26,7 @@ impl Walk<'_> {
                     .into_iter()
                     .all(|(a, (o, n))| (a.before(), a.after()) == (*o, *n))
         };
-        if let Some(own) = self.moved(id, old).filter(fits) {
+        if let Some(own) = self.moved((id, place), old).filter(fits) {
             return (own, true);
         }
         // Axes are those of an input, counted from the last, or others of the same sizes.
@@ -44,7 +49,7 @@ impl Walk<'_> {
     }
 
     /// The axes of what a node moves, joins or multiplies; `None` for other nodes.
-    fn moved(&self, id: NodeId, old: &[usize]) -> Option<Vec<Extent>> {
+    fn moved(&self, (id, place): (NodeId, usize), old: &[usize]) -> Option<Vec<Extent>> {
         let graph = self.context.graph();
         let node = graph.node(id);
         if let Some(letters) = Letters::of(graph, &self.context.found.trace, id) {
@@ -82,11 +87,13 @@ impl Walk<'_> {
             op if op.starts_with("Reduce") || matches!(op, "ArgMax" | "ArgMin") => {
                 self.reduced(id, &first)
             }
+            "Split" => self.split_part(id, place, &first),
             "Concat" => self.rolled(id).or_else(|| self.joined(id, old.len())),
             "Slice" => {
                 let pairs = first.iter().zip(old).enumerate();
                 let cut = |(axis, (extent, old)): (usize, (&Extent, &usize))| {
-                    self.cut(id, axis, extent, *old)
+                    self.sliced_part(id, axis, extent)
+                        .or_else(|| self.cut(id, axis, extent, *old))
                 };
                 pairs.map(cut).collect()
             }

@@ -85,6 +85,11 @@ pub(crate) fn open(
                        `image-size`";
             return Err(context.refuse(bias.entry.node, why));
         }
+        if let Some(own) = walk.rotations.iter().find(|own| own.stored.is_some()) {
+            let why = "a stored rotation by rows and columns is not supported for images of any size; give \
+                       `image-size`";
+            return Err(context.refuse(own.entry.node, why));
+        }
         Ok::<Plan, RewriteError>(walk.plan(vec![]))
     };
     let double = walk(old.height.saturating_mul(2), old.width.saturating_mul(2))?;

@@ -54,6 +54,7 @@ impl Walk<'_> {
     /// Sets what is the whole of an axis that changes: the dimensions that an `Expand` keeps, and where a
     /// `Slice` of all tokens starts or ends.
     pub(super) fn whole_numbers(&mut self, id: NodeId) -> Result<(), RewriteError> {
+        self.set_cuts(id)?;
         let node = self.context.graph().node(id);
         let Some(axes) = node.input(0).and_then(|v| self.axes.get(&v)).cloned() else {
             return Ok(());

@@ -6,6 +6,7 @@ use posenc_encodings::inferred::Inferred;
 use posenc_ir::{Dim, Tensor, Use, ValueId};
 
 use super::offsets::ResizedBias;
+use super::rotations::ResizedRotation;
 use super::table::{Interpolations, ResizedTable};
 use crate::detect::Found;
 use crate::detect::finding::Encoding;
@@ -22,6 +23,8 @@ pub(crate) struct Plan {
     pub(crate) tables: Vec<ResizedTable>,
     /// The biases by the offset of patches that get other numbers.
     pub(crate) biases: Vec<ResizedBias>,
+    /// The rotations by rows and columns of patches that get other numbers.
+    pub(crate) rotations: Vec<ResizedRotation>,
     /// Constants that follow, by where they are read.
     pub(crate) constants: BTreeMap<Use, (ValueId, Tensor)>,
     /// Constants of which the first rows are read, by where they are.
@@ -91,9 +94,11 @@ impl Plan {
     pub(crate) fn after(&self, at: usize, encoding: &Encoding) -> Encoding {
         let table = self.tables.iter().find(|table| table.finding == at);
         let bias = self.biases.iter().find(|bias| bias.finding == at);
-        match (table, bias) {
-            (Some(table), _) => table.after(encoding),
-            (_, Some(bias)) => bias.after(encoding),
+        let rotation = self.rotations.iter().find(|own| own.finding == at);
+        match (table, bias, rotation) {
+            (Some(table), _, _) => table.after(encoding),
+            (_, Some(bias), _) => bias.after(encoding),
+            (_, _, Some(rotation)) => rotation.after(encoding),
             _ => encoding.clone(),
         }
     }

@@ -47,6 +47,7 @@ impl Walk<'_> {
             }
             // The place of a token is counted from the first, however many there are.
             ("ArgMax" | "ArgMin", "") if self.is_open() => false,
+            ("Split", "") if self.splits_kinds(id) => false,
             ("Split" | "SplitToSequence" | "ArgMax" | "ArgMin", "") => {
                 along(0).is_none_or(Extent::changes)
             }
@@ -164,12 +165,15 @@ impl Walk<'_> {
             return true;
         };
         (0..starts.len()).any(|i| {
-            let axis = along.get(i).and_then(|a| wrap(*a, axes.len()));
-            let Some(axis) = axis.map(|a| &axes[a]) else {
+            let Some(at) = along.get(i).and_then(|a| wrap(*a, axes.len())) else {
                 return true;
             };
+            let axis = &axes[at];
             if !axis.changes() {
                 return false;
+            }
+            if let Some(follows) = self.cuts_kinds(id, at) {
+                return !follows;
             }
             let step = steps.get(i).copied().unwrap_or(0);
             let Some(end) = ends.get(i) else { return true };

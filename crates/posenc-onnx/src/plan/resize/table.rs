@@ -6,6 +6,7 @@ use posenc_ir::{Use, ValueId};
 
 use crate::detect::finding::Encoding;
 use crate::graph::extent::Extent;
+use crate::plan::resize::rows::sides;
 use crate::plan::stretch::Table;
 
 /// A table that is added whole, where it is added.
@@ -76,19 +77,7 @@ impl ResizedTable {
 
     /// The sides of the grid; `None` where what changes is no grid of two sides.
     pub(crate) fn sides(&self, of: impl Fn(&Extent) -> usize) -> Option<[usize; 2]> {
-        let mut changed = self.axes.iter().filter(|axis| axis.changes());
-        let first = changed.next()?;
-        match (changed.next(), changed.next()) {
-            (Some(second), None) => Some([of(first), of(second)]),
-            (Some(_), Some(_)) => None,
-            (None, _) => {
-                let mut grids = first.parts().iter().filter(|part| part.changes());
-                match (grids.next()?.factors(), grids.next()) {
-                    ([height, width], None) => Some([of(height), of(width)]),
-                    _ => None,
-                }
-            }
-        }
+        sides(&self.axes, of)
     }
 
     /// The encoding of the finding with these rows.

@@ -9,6 +9,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::offsets::{self, ResizedBias};
 use super::positional::positional;
+use super::rotations::{self, ResizedRotation};
 use super::sizes::{Plan, Wanted};
 use super::table::ResizedTable;
 use crate::detect::context::Context;
@@ -36,6 +37,7 @@ pub(super) struct Walk<'a> {
     pub(super) values: FxHashMap<ValueId, Value>,
     pub(super) tables: Vec<ResizedTable>,
     pub(super) biases: Vec<ResizedBias>,
+    pub(super) rotations: Vec<ResizedRotation>,
     /// Constants that follow, by where they are read.
     pub(super) constants: BTreeMap<Use, (ValueId, Tensor)>,
     /// Constants of which the first rows are read, by where they are.
@@ -46,9 +48,11 @@ pub(super) struct Walk<'a> {
     pub(super) entries: FxHashMap<Use, usize>,
     /// Where a bias by the offset of patches may be read, with its finding.
     pub(super) windowed: FxHashMap<Use, usize>,
+    /// Where a rotation by rows and columns meets content, with its place in `Found::axial` and its side.
+    pub(super) rotated: FxHashMap<Use, (usize, usize)>,
     /// The nodes that compute such biases, and nothing else.
     pub(super) made: FxHashSet<NodeId>,
-    /// The axes of tables and biases that get other rows, where they are added.
+    /// The axes of tables, biases and rotations that get other rows, where they are added.
     pub(super) resized: FxHashMap<Use, Vec<Extent>>,
     /// The place of every node in the order of computation.
     order: FxHashMap<NodeId, usize>,
@@ -70,6 +74,10 @@ impl<'a> Walk<'a> {
             Wanted::Image { .. } => offsets::makers(context, &windowed),
             Wanted::Length { .. } | Wanted::OpenLength { .. } => FxHashSet::default(),
         };
+        let rotated = match wanted {
+            Wanted::Image { .. } => rotations::entries(context),
+            Wanted::Length { .. } | Wanted::OpenLength { .. } => FxHashMap::default(),
+        };
         Self {
             context,
             wanted,
@@ -77,11 +85,13 @@ impl<'a> Walk<'a> {
             values: FxHashMap::default(),
             tables: vec![],
             biases: vec![],
+            rotations: vec![],
             constants: BTreeMap::new(),
             cuts: BTreeMap::new(),
             positional,
             entries: entries.collect(),
             windowed,
+            rotated,
             made,
             resized: FxHashMap::default(),
             order: FxHashMap::default(),
@@ -104,6 +114,7 @@ impl<'a> Walk<'a> {
             wanted: self.wanted,
             tables: self.tables,
             biases: self.biases,
+            rotations: self.rotations,
             constants: self.constants,
             cuts: self.cuts,
             axes: self.axes,
@@ -209,6 +220,7 @@ impl<'a> Walk<'a> {
         self.whole_numbers(id)?;
         self.table(id)?;
         self.window_bias(id)?;
+        self.rotation(id)?;
         self.check_numbers(id)?;
         self.check_meets(id)?;
         let outputs = match (op, node.domain()) {
@@ -218,7 +230,7 @@ impl<'a> Walk<'a> {
         for (place, out) in node.outputs().iter().enumerate() {
             let Some(out) = *out else { continue };
             let value = outputs.get(place).cloned().unwrap_or_else(Value::unknown);
-            self.record(id, out, value)?;
+            self.record((id, place), out, value)?;
         }
         Ok(())
     }
@@ -270,7 +282,12 @@ impl<'a> Walk<'a> {
     }
 
     /// Records what a node computes now.
-    fn record(&mut self, id: NodeId, out: ValueId, value: Value) -> Result<(), RewriteError> {
+    fn record(
+        &mut self,
+        (id, place): (NodeId, usize),
+        out: ValueId,
+        value: Value,
+    ) -> Result<(), RewriteError> {
         let graph = self.context.graph();
         let before = self.context.found.trace.get(out);
         let Some(old) = before.dims.clone() else {
@@ -288,7 +305,7 @@ impl<'a> Walk<'a> {
             );
             return Err(self.refuse(id, why));
         };
-        let (axes, follows) = self.axes_of(id, &old, &new);
+        let (axes, follows) = self.axes_of((id, place), &old, &new);
         let op = graph.node(id).op();
         if !follows && !matches!(op, "Shape" | "Size") && self.loses_order(id, &axes) {
             let what = self.wanted.name();

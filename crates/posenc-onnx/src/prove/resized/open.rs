@@ -72,6 +72,7 @@ fn check_at_old(
     };
     let sides = [plan.old.height, plan.old.width];
     let same = Plan {
+        rotations: vec![],
         wanted: Wanted::Image {
             size: plan.old,
             old: sides,
