@@ -5,12 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ndarray::{ArrayD, Axis, IxDyn};
 use posenc_ir::eval::{Budget, Value, probe};
-use posenc_ir::{DType, Model, NodeId, ValueId};
+use posenc_ir::{DType, Graph, Model, NodeId, ValueId};
 use rustc_hash::FxHashMap;
 
 use crate::attention::{Operand, Site};
 use crate::detect::found::Found;
 use crate::graph::dataflow::Class;
+use crate::graph::lane::{Lane, back};
+use crate::graph::operators::{is_elementwise, is_norm};
 
 /// Nodes between what queries and keys share and the scores.
 const FEW: usize = 512;
@@ -43,6 +45,8 @@ fn tokens(found: &Found, operand: &Operand) -> Option<usize> {
 /// What lies between the queries and keys of a site and the content that both are computed from.
 struct Between {
     nodes: Vec<NodeId>,
+    /// Where tokens are among the axes of what is computed, where that is known.
+    lanes: FxHashMap<ValueId, Lane>,
     /// The content that enters.
     sources: BTreeSet<ValueId>,
 }
@@ -53,6 +57,7 @@ impl Between {
         let graph = model.graph();
         let mut between = Self {
             nodes: vec![],
+            lanes: FxHashMap::default(),
             sources: BTreeSet::new(),
         };
         // By the step that computes a value, the latest first; whether queries and keys need it.
@@ -64,6 +69,9 @@ impl Between {
         };
         add(&mut open, site.query.value, [true, false]);
         add(&mut open, site.key.value, [false, true]);
+        for operand in [&site.query, &site.key] {
+            between.lanes.insert(operand.value, operand.lane);
+        }
         while let Some((_, (value, by))) = open.pop_last() {
             let made = graph.producer(value).filter(|_| by != [true; 2]);
             let Some((id, _)) = made else {
@@ -74,9 +82,16 @@ impl Between {
                 return None;
             }
             between.nodes.push(id);
-            let inputs = graph.node(id).inputs().iter().flatten();
-            for input in inputs.filter(|v| found.is_content(**v)) {
-                add(&mut open, *input, by);
+            let inputs = graph.node(id).inputs().iter().enumerate();
+            let inputs = inputs.filter_map(|(slot, value)| Some((slot, (*value)?)));
+            let lane = between.lanes.get(&value).copied();
+            let output = graph.producer(value).map_or(0, |(_, output)| output);
+            for (slot, input) in inputs.filter(|(_, value)| found.is_content(*value)) {
+                add(&mut open, input, by);
+                let lane = lane.and_then(|lane| before(graph, found, (id, output), slot, lane));
+                if let Some(lane) = lane {
+                    between.lanes.entry(input).or_insert(lane);
+                }
             }
         }
         Some(between)
@@ -93,8 +108,43 @@ impl Between {
             let counts = is_position || found.trace.get(*v).dtype.is_some_and(is_float);
             free && counts && varies(found, *v, count)
         };
-        let reads = |id: &&NodeId| graph.node(**id).inputs().iter().flatten().any(follows);
+        let reads = |id: &&NodeId| {
+            let inputs = graph.node(**id).inputs().iter().flatten();
+            let mut inputs =
+                inputs.filter(|value| !self.is_of_features(graph, found, **id, **value));
+            inputs.any(follows)
+        };
         self.nodes.iter().rfind(reads).copied()
+    }
+
+    /// Whether a constant that a node reads has no axis where the tokens are, however many features there are: it is
+    /// the same for all of them.
+    fn is_of_features(&self, graph: &Graph, found: &Found, id: NodeId, value: ValueId) -> bool {
+        let node = graph.node(id);
+        let dims = |value: ValueId| found.trace.get(value).dims.as_deref();
+        // Channels.
+        if node.is("Conv") && node.input(0) != Some(value) {
+            return true;
+        }
+        let made = node
+            .output(0)
+            .and_then(|out| Some((dims(out)?.len(), self.lanes.get(&out)?)));
+        let (Some((rank, lane)), Some(own)) = (made, dims(value)) else {
+            return false;
+        };
+        if !found.classes.of_value(value).is_constant() {
+            return false;
+        }
+        let behind = rank - lane.sequence;
+        match node.op() {
+            // Weights on the right of a product are of features where tokens are rows.
+            "MatMul" => node.input(1) == Some(value) && own.len() == 2 && behind == 2,
+            op if is_elementwise(op) || is_norm(node) => own
+                .len()
+                .checked_sub(behind)
+                .is_none_or(|axis| own[axis] == 1),
+            _ => false,
+        }
     }
 
     /// Whether an operand differs from token to token where what enters does not; `None` where that
@@ -126,6 +176,26 @@ impl Between {
                 .any(|(a, b)| (a - b).abs() > 1e-6 * largest)
         };
         Some((all.checked_sub(count)?..all).any(differs))
+    }
+}
+
+/// The lane of what a node reads as this input, also before a projection and a norm.
+fn before(
+    graph: &Graph,
+    found: &Found,
+    (id, output): (NodeId, usize),
+    slot: usize,
+    lane: Lane,
+) -> Option<Lane> {
+    let node = graph.node(id);
+    let rank = |slot: usize| Some(found.trace.get(node.input(slot)?).dims.as_ref()?.len());
+    let is_row = rank(0).is_some_and(|rank| lane.sequence + 2 == rank);
+    match node.op() {
+        "MatMul" if slot == 0 && rank(1) == Some(2) && is_row => {
+            Some(Lane::of_sequence(lane.sequence))
+        }
+        _ if slot == 0 && is_norm(node) => Some(lane),
+        _ => back(graph, &found.trace, id, output, slot, lane),
     }
 }
 

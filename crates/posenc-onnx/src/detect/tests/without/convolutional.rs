@@ -277,3 +277,40 @@ fn a_table_after_a_convolution_is_found() {
         s.attends(&x, &x)
     });
 }
+
+/// As many tokens as features, whose keys are those of a coarser map; the queries are of `change`.
+fn coarser_keys(change: fn(&mut Sketch, &str) -> String) -> Model {
+    let mut s = Sketch::default();
+    let pixels = s.input("pixels", DType::F32, &["1", "3", "8", "12"]);
+    let strides = [("strides", A::Ints(&[2, 2]))];
+    let w = s.weights(&[HIDDEN, 3, 2, 2]);
+    let map = s.with("Conv", &[&pixels, &w], &strides);
+    let (w, bias) = (s.weights(&[HIDDEN, HIDDEN, 2, 2]), s.weights(&[HIDDEN]));
+    let coarse = s.with("Conv", &[&map, &w, &bias], &strides);
+    let [x, keys] = [(&map, 24), (&coarse, 6)].map(|(map, count)| {
+        let flat = s.reshape(map, &[1, HIDDEN as i64, count]);
+        s.transpose(&flat, &[0, 2, 1])
+    });
+    let [scale, shift] = [(); 2].map(|()| s.weights(&[HIDDEN]));
+    let keys = s.op("LayerNormalization", &[&keys, &scale, &shift]);
+    let x = change(&mut s, &x);
+    let y = s.attends(&x, &keys);
+    s.model(18, &[&y])
+}
+
+#[test]
+fn weights_of_as_many_features_as_tokens_are_no_positions() {
+    let model = coarser_keys(|_, x| x.to_owned());
+    let read = found(&model);
+    assert_eq!(read.attention.len(), 1);
+    assert!(read.not_rotary.is_empty(), "{:?}", read.not_rotary);
+    let model = coarser_keys(|s, x| {
+        let own = s.weights(&[1, HIDDEN, 1]);
+        s.op("Mul", &[x, &own])
+    });
+    assert_ne!(
+        found(&model).not_rotary,
+        [],
+        "control: a number for each token"
+    );
+}
