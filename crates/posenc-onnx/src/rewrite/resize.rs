@@ -2,6 +2,7 @@
 
 use posenc_encodings::resize::Resizing;
 use posenc_ir::Model;
+use serde_json::json;
 
 use super::rewritten::Rewritten;
 use super::stretch;
@@ -16,8 +17,8 @@ use crate::plan::resize::table::Interpolation;
 use crate::plan::resize::{Plan, Wanted};
 use crate::prove::{resized, stretched};
 use crate::record::stretch::Stretched;
-use crate::report::{Guarantee, Rewrite};
-use crate::request::{LawName, Request, ScaleType};
+use crate::report::{Edit, Guarantee, Rewrite};
+use crate::request::{ImageSize, LawName, Request, ScaleType};
 
 /// Carries out a plan.
 pub(super) fn apply(
@@ -56,6 +57,9 @@ pub(super) fn apply(
         None
     });
     report.edits = or_of_first(own, &before, &changed);
+    if let Wanted::Image { size, old, .. } = plan.wanted {
+        say_size(&mut report.edits, old, size);
+    }
     report.guarantee = Guarantee::NewFunction;
     report.limits.after = limits::all(next.graph(), &after);
     match plan.wanted {
@@ -83,6 +87,17 @@ pub(super) fn apply(
     }
     report.warnings = warnings(&after, None, plan.length());
     Ok(Rewritten::new(next, after, report))
+}
+
+/// Says of an edit at sites without encodings that the size of the image is what changed.
+fn say_size(edits: &mut [Edit], [height, width]: [usize; 2], new: ImageSize) {
+    let size = |size: ImageSize| json!({"image_size": size.to_string()});
+    for edit in edits {
+        if edit.from.is_null() && edit.to.is_null() {
+            edit.from = size(ImageSize { height, width });
+            edit.to = size(new);
+        }
+    }
 }
 
 /// The word for an interpolation.

@@ -55,6 +55,7 @@ impl Walk<'_> {
     /// `Slice` of all tokens starts or ends.
     pub(super) fn whole_numbers(&mut self, id: NodeId) -> Result<(), RewriteError> {
         self.set_cuts(id)?;
+        self.set_map(id)?;
         let node = self.context.graph().node(id);
         let Some(axes) = node.input(0).and_then(|v| self.axes.get(&v)).cloned() else {
             return Ok(());

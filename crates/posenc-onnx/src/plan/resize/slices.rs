@@ -51,6 +51,7 @@ impl Walk<'_> {
             ("Split" | "SplitToSequence" | "ArgMax" | "ArgMin", "") => {
                 along(0).is_none_or(Extent::changes)
             }
+            ("Resize", "") if self.enlarged.contains(&id) => false,
             ("Resize" | "Upsample", "") => fixed(3).is_some(),
             // Parts next to each other may be those of a pool that adapts to the size.
             ("AveragePool" | "MaxPool" | "LpPool", "") => {

@@ -1,6 +1,7 @@
 mod biases;
 mod counts;
 mod lengths;
+mod maps;
 mod open;
 mod rotations;
 mod sums;

@@ -54,6 +54,8 @@ pub(super) struct Walk<'a> {
     pub(super) made: FxHashSet<NodeId>,
     /// The axes of tables, biases and rotations that get other rows, where they are added.
     pub(super) resized: FxHashMap<Use, Vec<Extent>>,
+    /// The nodes that enlarge a map to sizes that follow.
+    pub(super) enlarged: FxHashSet<NodeId>,
     /// The place of every node in the order of computation.
     order: FxHashMap<NodeId, usize>,
     /// The place of the node that is evaluated.
@@ -94,6 +96,7 @@ impl<'a> Walk<'a> {
             rotated,
             made,
             resized: FxHashMap::default(),
+            enlarged: FxHashSet::default(),
             order: FxHashMap::default(),
             now: 0,
         }
