@@ -170,7 +170,8 @@ class Edit(Report):
 
     site: str
     before: Any
-    """The encoding before: `{"kind": …, "params": …}`, a list of several, or `None`. In JSON: `from`."""
+    """The encoding before: `{"kind": …, "params": …}`, a list of several, or `None`; `{"image_size": …}`
+    where a model without encodings gets images of another size. In JSON: `from`."""
     to: Any
     """The encoding after."""
     nodes_added: int

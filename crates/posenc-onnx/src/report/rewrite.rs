@@ -142,7 +142,8 @@ pub struct ConfigFile {
 pub struct Edit {
     /// The attention site or the node, by its place in the graph.
     pub site: String,
-    /// The encoding before: a kind and its parameters; `null` for nothing.
+    /// The encoding before: a kind and its parameters; `null` for nothing, and `image_size` alone where there is
+    /// none and the model gets images of another size.
     pub from: Value,
     /// The encoding after.
     pub to: Value,
