@@ -2,7 +2,6 @@
 //! are counted from the kinds, of which only the patches are others on another grid.
 
 use posenc_ir::{NodeId, Tensor, Use, ValueId};
-use rustc_hash::FxHashSet;
 
 use super::sizes::Wanted;
 use super::walk::Walk;
@@ -14,7 +13,7 @@ use crate::graph::region::{above, shape_only};
 /// The slot of the sizes of a `Split`.
 const SIZES: usize = 1;
 
-/// Further ends are those of whatever there is.
+/// The least end that means all elements, however many there are.
 const ALL: i64 = 1 << 30;
 
 /// A `Slice` along an axis of several kinds of tokens.
@@ -41,6 +40,7 @@ impl Walk<'_> {
                 let Some(now) = numbers.get(cut.place).copied() else {
                     continue;
                 };
+                // An end beyond the new tokens means the last of them, and is set all the same.
                 let follows = self.counted(id, cut.axis, now) == Some(to);
                 let is_computed = self.values.contains_key(&value);
                 if follows && (is_computed || now >= ALL || now <= to as i64) {
@@ -75,14 +75,11 @@ impl Walk<'_> {
     /// Whether a number counts the rows of what rotates patches, which the graph has for the old ones.
     fn counts_rotated(&self, number: ValueId) -> bool {
         let graph = self.context.graph();
-        let read = |at: &Use| graph.node(at.node).input(at.slot());
-        let rotating = self.rotated.keys().filter_map(read).collect();
-        let rotating: FxHashSet<ValueId> = above(graph, rotating, |_| true).into_iter().collect();
         let counts = |value: &ValueId| {
             let maker = graph.producer(*value).map(|(maker, _)| maker);
             let maker = maker.filter(|maker| shape_only(graph, *maker));
             let read = maker.and_then(|maker| graph.node(maker).input(0));
-            read.is_some_and(|read| rotating.contains(&read))
+            read.is_some_and(|read| self.rotating.contains(&read))
         };
         let above = above(graph, vec![number], |value| !self.context.is_content(value));
         above.iter().any(counts)

@@ -15,7 +15,7 @@ use super::table::ResizedTable;
 use crate::detect::context::Context;
 use crate::error::RewriteError;
 use crate::graph::extent::Extent;
-use crate::graph::region::reads;
+use crate::graph::region::{above, reads};
 
 /// Elements of shapes, positions and masks that are computed.
 const BUDGET: Budget = Budget { elements: 1 << 22 };
@@ -50,6 +50,8 @@ pub(super) struct Walk<'a> {
     pub(super) windowed: FxHashMap<Use, usize>,
     /// Where a rotation by rows and columns meets content, with its place in `Found::axial` and its side.
     pub(super) rotated: FxHashMap<Use, (usize, usize)>,
+    /// What such rotations are computed from.
+    pub(super) rotating: FxHashSet<ValueId>,
     /// The nodes that compute such biases, and nothing else.
     pub(super) made: FxHashSet<NodeId>,
     /// The axes of tables, biases and rotations that get other rows, where they are added.
@@ -80,6 +82,10 @@ impl<'a> Walk<'a> {
             Wanted::Image { .. } => rotations::entries(context),
             Wanted::Length { .. } | Wanted::OpenLength { .. } => FxHashMap::default(),
         };
+        let graph = context.graph();
+        let read = |at: &Use| graph.node(at.node).input(at.slot());
+        let rotating = rotated.keys().filter_map(read).collect();
+        let rotating = above(graph, rotating, |_| true).into_iter().collect();
         Self {
             context,
             wanted,
@@ -94,6 +100,7 @@ impl<'a> Walk<'a> {
             entries: entries.collect(),
             windowed,
             rotated,
+            rotating,
             made,
             resized: FxHashMap::default(),
             enlarged: FxHashSet::default(),

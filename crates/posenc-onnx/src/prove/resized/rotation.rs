@@ -4,6 +4,7 @@
 use posenc_encodings::families::axial::{Axial, Centred};
 use posenc_encodings::families::rope::LOOSE;
 use posenc_ir::{Use, ValueId};
+use rustc_hash::FxHashSet;
 
 use crate::detect::context::Context;
 use crate::detect::finding::Encoding;
@@ -46,8 +47,10 @@ pub(super) fn check(
     plan: &Plan,
 ) -> Result<(), RewriteError> {
     let mut read: Vec<Vec<Option<ValueId>>> = vec![];
+    let mut met: FxHashSet<Use> = FxHashSet::default();
     for (old, new) in before.found.axial.iter().zip(&after.found.axial) {
         for region in &new.regions {
+            met.extend(&region.entries);
             let is_own = |at: &Use| region.entries.contains(at);
             let mut stored = plan.rotations.iter().filter(|own| is_own(&own.entry));
             let rotation = stored.find_map(|own| Some((own, own.stored.as_ref()?, own.grid()?)));
@@ -88,5 +91,11 @@ pub(super) fn check(
             }
         }
     }
-    Ok(())
+    let mut stored = plan.rotations.iter().filter(|own| own.stored.is_some());
+    match stored.find(|own| !met.contains(&own.entry)) {
+        Some(own) => {
+            Err(before.refuse(own.entry.node, "the rotation of the new grid is not found"))
+        }
+        None => Ok(()),
+    }
 }
