@@ -400,7 +400,10 @@ fn held(
 
 #[cfg(test)]
 mod tests {
+    use posenc_ir::DType;
+
     use super::*;
+    use crate::graph::sketch::{HIDDEN, Sketch};
     use crate::prove::testing::{Chosen, Evaluator, fixture};
 
     /// The report of a model on two runtimes, of which the first refuses it and the second fails where told.
@@ -457,5 +460,27 @@ mod tests {
         assert!(report([false, false]).ok);
         assert!(!report([false, true]).ok, "control");
         assert!(!report([true, true]).ok, "control");
+    }
+
+    #[test]
+    fn more_sound_than_that_of_the_trial_run_need_not_fit() {
+        let mut s = Sketch::default();
+        let x = s.input("frames", DType::F32, &["batch", "frames", "8"]);
+        let w = s.weights(&[8, HIDDEN]);
+        let x = s.op("MatMul", &[&x, &w]);
+        let y = s.attends(&x, &x);
+        let model = s.model(17, &[&y]);
+        let report = |fails: Option<Chosen>| {
+            let backends: [Box<dyn Backend>; 1] = [Box::new(Evaluator {
+                fails,
+                ..Evaluator::default()
+            })];
+            verify_with(&model, None, &VerifyOptions::default(), &backends, None)
+        };
+        let has_longer = |report: &Verify| report.runs.iter().any(|run| run.length > 64);
+        assert!(has_longer(&report(None).unwrap()));
+        let short = report(Some(|fed| fed[0].1.dims()[1] > 64)).unwrap();
+        assert!(short.ok && !short.runs.is_empty() && !has_longer(&short));
+        assert!(report(Some(|_| true)).is_err(), "control");
     }
 }
