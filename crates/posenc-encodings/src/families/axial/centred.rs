@@ -1,9 +1,9 @@
 //! Rotations by the centres of patches, which are places from −1 to 1 along each side whatever their number.
 //!
 //! Patch `at` of `side` is at `(2·at + 1)/side − 1`, and pair j of the n of an axis rotates by that × `2π·θ^(−j/n)`, as
-//! in DINOv3 (`get_patches_center_coordinates` and `DINOv3ViTRopePositionEmbedding` of transformers). Sides are
-//! normalized each by its own number of patches, which is the choice of all published models; a square grid does
-//! not show it.
+//! in DINOv3 (`get_patches_center_coordinates` and `DINOv3ViTRopePositionEmbedding` of transformers). Each side is
+//! normalized by its own number of patches, as `transformers` does; a square grid does not show whether the longer
+//! one normalizes both.
 
 use std::f64::consts::TAU;
 
@@ -17,7 +17,7 @@ const DIGITS: std::ops::RangeInclusive<usize> = 1..=6;
 /// The law of a rotation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Centred {
-    /// θ.
+    /// θ, the base of the frequencies.
     pub theta: f64,
     /// For each pair its axis (0: rows, 1: columns), and its place j among the pairs of this axis.
     pairs: Vec<(usize, usize)>,
@@ -26,8 +26,8 @@ pub struct Centred {
 }
 
 impl Centred {
-    /// The laws by which a rotation may follow, the simplest first; none where it steps otherwise from patch to
-    /// patch. Where its angles are 0 is not looked at.
+    /// The laws that a rotation may follow, θ of the fewest digits first; none where it steps otherwise from patch
+    /// to patch. Where its angles are 0 is not looked at.
     pub fn candidates(axial: &Axial) -> Vec<Self> {
         let mut count = [0; 2];
         let mut pairs = vec![];
@@ -35,7 +35,8 @@ impl Centred {
             pairs.push((*axis, count[*axis]));
             count[*axis] += 1;
         }
-        let Some(theta) = axial.theta.filter(|_| count[0] == count[1]) else {
+        let is_even = count[0] == count[1] && count[0] > 0;
+        let Some(theta) = axial.theta.filter(|_| is_even) else {
             return vec![];
         };
         let own = |theta: f64| Self {
@@ -48,7 +49,7 @@ impl Centred {
         let best = (count[0] as f64 / theta.ln()).round().max(1.0) as usize;
         let best = best.min(count[0] - 1);
         let shown = first.pairs.iter().position(|pair| *pair == (0, best));
-        let refined = shown.and_then(|pair| {
+        let refined = shown.filter(|_| best > 0).and_then(|pair| {
             let want = first.step(pair, axial.grid);
             let step = want + turned(axial.steps[pair].1 - want);
             let frequency = step * axial.grid[0] as f64 / 2.0;
@@ -67,13 +68,14 @@ impl Centred {
         all
     }
 
-    /// The frequency of a pair, in radians over half of a side.
+    /// The frequency of a pair, in radians from the centre of an image to its edge.
     pub fn frequency(&self, pair: usize) -> f64 {
         let (axis, place) = self.pairs[pair];
         TAU * self.theta.powf(-(place as f64) / self.count[axis] as f64)
     }
 
-    /// The radians by which a pair rotates at a patch, by its row and column.
+    /// The radians by which a pair rotates at the patch `[row, column]`, from its first feature to its second; below 0
+    /// before the centre.
     pub fn angle(&self, pair: usize, patch: [usize; 2], grid: [usize; 2]) -> f64 {
         let (axis, _) = self.pairs[pair];
         let place = (2 * patch[axis] + 1) as f64 / grid[axis] as f64 - 1.0;
