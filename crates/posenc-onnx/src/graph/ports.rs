@@ -88,7 +88,7 @@ impl Ports {
                 ports[at].role = Role::Table;
             }
         }
-        for at in role::steps(graph, &ports) {
+        for at in role::no_positions(graph, &ports) {
             if !given(&ports[at]) {
                 ports[at].role = Role::Content;
             }

@@ -130,7 +130,8 @@ pub(super) fn of_places(
 }
 
 /// The longest sequence that is within: by the ways where each token moves by one row, else looked for in runs.
-/// What bends may leave so many rows later than it begins to.
+/// `bends` are the rows of the table, where an operator may keep places from moving with the tokens: twice as many
+/// tokens are tried then.
 fn search(
     longer: &mut Longer<'_>,
     ways: &[Way],

@@ -122,7 +122,7 @@ impl Between {
     fn is_of_features(&self, graph: &Graph, found: &Found, id: NodeId, value: ValueId) -> bool {
         let node = graph.node(id);
         let dims = |value: ValueId| found.trace.get(value).dims.as_deref();
-        // Channels.
+        // Weights of a convolution are of channels.
         if node.is("Conv") && node.input(0) != Some(value) {
             return true;
         }

@@ -28,6 +28,15 @@ fn joined(s: &mut Sketch, first: i64, from: i64) -> String {
     s.concat(&[&first, &at], 0)
 }
 
+/// Places of which those from `LATE` on are `MORE` rows further.
+fn jumping<const LATE: i64, const MORE: i64>(s: &mut Sketch, x: String) -> String {
+    let (at, late, more) = (s.range(), s.int(LATE), s.int(MORE));
+    let is_late = s.op("GreaterOrEqual", &[&at, &late]);
+    let later = s.op("Add", &[&at, &more]);
+    let at = s.op("Where", &[&is_late, &later, &at]);
+    read(s, &x, &at)
+}
+
 #[test]
 fn steps_of_other_sizes_end_with_the_last_row() {
     let double = limiting(|s, x| {
@@ -48,22 +57,8 @@ fn steps_of_other_sizes_end_with_the_last_row() {
         read(s, &x, &at)
     });
     assert_eq!(third, [120]);
-    let jumping = limiting(|s, x| {
-        let (at, late, more) = (s.range(), s.int(30), s.int(5));
-        let is_late = s.op("GreaterOrEqual", &[&at, &late]);
-        let later = s.op("Add", &[&at, &more]);
-        let at = s.op("Where", &[&is_late, &later, &at]);
-        read(s, &x, &at)
-    });
-    assert_eq!(jumping, [35]);
-    let early = limiting(|s, x| {
-        let (at, late, more) = (s.range(), s.int(12), s.int(20));
-        let is_late = s.op("GreaterOrEqual", &[&at, &late]);
-        let later = s.op("Add", &[&at, &more]);
-        let at = s.op("Where", &[&is_late, &later, &at]);
-        read(s, &x, &at)
-    });
-    assert_eq!(early, [20]);
+    assert_eq!(limiting(jumping::<30, 5>), [35]);
+    assert_eq!(limiting(jumping::<12, 20>), [20]);
     let held = limiting(|s, x| {
         let (at, last) = (s.range(), s.int(39));
         let at = s.op("Min", &[&at, &last]);

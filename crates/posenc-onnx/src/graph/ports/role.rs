@@ -216,15 +216,15 @@ pub(super) fn is_by_sequence(ports: &[Port], port: &Port) -> bool {
 
 /// Inputs that were taken for positions of tokens and are content, unless their names or operators say positions: one
 /// number for each sequence, as a step in diffusion, and integers of which weights multiply the sines, as of a price.
-pub(super) fn steps(graph: &Graph, ports: &[Port]) -> Vec<usize> {
-    let is_step = |port: &Port| {
+pub(super) fn no_positions(graph: &Graph, ports: &[Port]) -> Vec<usize> {
+    let is_content = |port: &Port| {
         port.role == Role::Positions
             && (is_by_sequence(ports, port) || are_weighted(graph, port))
             && !is_named(graph, port.value, POSITIONS)
             && !is_position(graph, port.value)
     };
     let all = ports.iter().enumerate();
-    all.filter(|(_, port)| is_step(port))
+    all.filter(|(_, port)| is_content(port))
         .map(|(at, _)| at)
         .collect()
 }
