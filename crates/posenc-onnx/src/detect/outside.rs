@@ -90,7 +90,7 @@ impl Search<'_> {
                 roots.is_projected = true;
                 break;
             }
-            let Some((id, _)) = self.graph.producer(value) else {
+            let Some((id, output)) = self.graph.producer(value) else {
                 let port = self.found.ports.iter().find(|port| port.value == value);
                 roots.is_projected |= port.is_some_and(|port| port.role == Role::Past);
                 // One number for each feature is a weight that a program gives.
@@ -103,6 +103,10 @@ impl Search<'_> {
                 continue;
             };
             let node = self.graph.node(id);
+            // The scale and the zero point by which all elements are rounded.
+            if node.is("DynamicQuantizeLinear") && output > 0 {
+                continue;
+            }
             // Tokens pick learned rows, too.
             let is_picked = node.op().starts_with("Gather")
                 && node.input(0).is_some_and(|table| !self.is_content(table));

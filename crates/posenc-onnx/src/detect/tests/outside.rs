@@ -50,6 +50,35 @@ fn cosines_and_sines_that_are_inputs_are_told() {
 }
 
 #[test]
+fn scales_of_dynamic_quantization_are_none() {
+    let scaled = |s: &mut Sketch, y: &str, _: &str| {
+        let name = s.input(
+            &format!("pixels_of_{y}"),
+            DType::F32,
+            &["batch", "sequence", "8"],
+        );
+        let all = s.many("DynamicQuantizeLinear", &[&name], &[], 3);
+        s.op("Mul", &[y, &all[1]])
+    };
+    assert_eq!(unread(scaled), [""; 0]);
+    let rounded = |s: &mut Sketch, y: &str, _: &str| {
+        let name = s.input(
+            &format!("pixels_of_{y}"),
+            DType::F32,
+            &["batch", "sequence", "8"],
+        );
+        let all = s.many("DynamicQuantizeLinear", &[&name], &[], 3);
+        let all = s.op("DequantizeLinear", &[&all[0], &all[1], &all[2]]);
+        let all = s.unsqueeze(&all, &[1]);
+        s.op("Mul", &[y, &all])
+    };
+    assert!(
+        unread(rounded).iter().any(|why| why.contains("pixels")),
+        "control"
+    );
+}
+
+#[test]
 fn positions_times_frequencies_are_no_projection() {
     // Coordinates are columns, and frequencies a row.
     let products = |s: &mut Sketch, y: &str, _: &str| {
