@@ -12,7 +12,7 @@ use crate::prove::Rest;
 use crate::prove::recorded::{self, Held};
 use crate::record::asked::Asked;
 use crate::record::swap::SwapRecord;
-use crate::record::{asked, swap, written};
+use crate::record::{self, asked, swap, written};
 use crate::rewrite::{Rewritten, plan};
 
 /// The share by which numbers differ that are computed twice in single precision.
@@ -95,7 +95,13 @@ fn again(out: &Model, original: &Model) -> Result<(Asked, Rewritten), String> {
     }
     let planned = plan(original, request, &[]).map_err(|why| why.to_string());
     let done = planned.and_then(|planned| planned.apply().map_err(|why| why.to_string()));
-    let done = done.map_err(|why| format!("it cannot be rewritten again: {why}"))?;
+    let mut done = done.map_err(|why| format!("it cannot be rewritten again: {why}"))?;
+    // What a run of the result left unread was added to the record after the rewrite.
+    let [own, first] = [out, &done.model].map(record::read_unread);
+    if asked.request.allowances.allow_unread && own.len() > first.len() && own.starts_with(&first) {
+        record::write_unread(&mut done.model, &own);
+        written::renew(&mut done.model);
+    }
     Ok((asked, done))
 }
 
@@ -313,5 +319,25 @@ mod tests {
         let rest = compare([&own, &original]);
         assert!(rest.unchecked.is_empty(), "{rest:?}");
         assert!(rest.held.checks.iter().all(|c| c.ok), "{rest:?}");
+    }
+
+    #[test]
+    fn what_a_run_left_unread_is_part_of_the_record_where_that_was_allowed() {
+        let (original, _) = model(30);
+        let held = |allow_unread: bool| {
+            let mut request = Request {
+                to: Some(Kind::Rope),
+                ..Request::default()
+            };
+            request.allowances.allow_unread = allow_unread;
+            let mut out = original.clone();
+            rewrite(&mut out, &request).unwrap();
+            record::write_unread(&mut out, &["a position is left".to_owned()]);
+            written::renew(&mut out);
+            let held = compare([&out, &original]).held;
+            held.checks.iter().all(|check| check.ok)
+        };
+        assert!(held(true));
+        assert!(!held(false), "control");
     }
 }
