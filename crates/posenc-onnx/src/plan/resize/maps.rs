@@ -1,8 +1,9 @@
-//! Maps of features that the graph enlarges to sizes that are written in it: these are sizes of other maps, or whole
-//! multiples of them, and follow where all that they may be follow to the same.
+//! Maps of features that the graph enlarges to sizes that are written in it: these are sizes of other maps, or of the own
+//! one doubled once or more. They follow where all that they may be, a share of the image included, becomes the same.
 
 use std::collections::BTreeSet;
 
+use posenc_encodings::inferred::Inferred;
 use posenc_ir::{NodeId, Use};
 
 use super::sizes::Wanted;
@@ -20,6 +21,11 @@ const SIDES: [usize; 2] = [2, 3];
 /// The sides of a map, before the change and after it.
 type Sides = [[usize; 2]; 2];
 
+/// The sides of a map by its axes.
+fn sides_of(axes: [&Extent; 2]) -> Sides {
+    [axes.map(Extent::before), axes.map(Extent::after)]
+}
+
 impl Walk<'_> {
     /// Sets the sizes to which a `Resize` makes a map that follows the image.
     ///
@@ -32,6 +38,11 @@ impl Walk<'_> {
         let Some(new) = self.follows(id, old)? else {
             return Ok(());
         };
+        let [from, to] = [old, new].map(|[height, width]| format!("{height}x{width}"));
+        let place = self.context.graph().place(id);
+        let source =
+            format!("{place}: its size, {from} for the old image, follows that of other maps");
+        self.inferred.push(Inferred::new("map", to, source));
         for (place, side) in places.into_iter().zip(new) {
             let side = side as i64;
             self.set_number(Use::new(id, SIZES), place, side)?;
@@ -63,13 +74,32 @@ impl Walk<'_> {
 
     /// What a map of this size becomes; `None` where no size that follows explains it.
     fn follows(&self, id: NodeId, old: [usize; 2]) -> Result<Option<[usize; 2]>, RewriteError> {
-        let explained = |[from, to]: &Sides| {
-            let times = old[0].checked_div(from[0]).filter(|times| *times > 0)?;
-            let all = from.map(|side| side.checked_mul(times));
-            (all == old.map(Some)).then(|| to.map(|side| side.checked_mul(times)))
-        };
         let maps = self.maps();
-        let new: BTreeSet<[Option<usize>; 2]> = maps.iter().filter_map(explained).collect();
+        let own = self.axes_in(id, 0).unwrap_or_default();
+        let own = match &own[..] {
+            [_, _, height, width] => Some(sides_of([height, width])),
+            _ => None,
+        };
+        let doubled = own.and_then(|[from, to]| {
+            let times = old[0].checked_div(from[0])?;
+            let all = from.map(|side| side.checked_mul(times));
+            let is_doubled = times.is_power_of_two() && all == old.map(Some);
+            is_doubled.then(|| to.map(|side| side.checked_mul(times)))
+        });
+        let same = maps.iter().filter(|[from, _]| *from == old);
+        let same = same.map(|[_, to]| to.map(Some));
+        let mut new: BTreeSet<[Option<usize>; 2]> = same.chain(doubled).collect();
+        if let (
+            false,
+            Wanted::Image {
+                size, old: image, ..
+            },
+        ) = (new.is_empty(), &self.wanted)
+        {
+            let sizes = [size.height, size.width];
+            let share = |side: usize| old[side].checked_mul(sizes[side])?.checked_div(image[side]);
+            new.insert([share(0), share(1)]);
+        }
         let mut new = new.into_iter();
         match (new.next(), new.next()) {
             (Some([Some(height), Some(width)]), None) => Ok(Some([height, width])),
@@ -114,7 +144,7 @@ impl Walk<'_> {
             let is_map = nodes.any(|id| has_sides(graph.node(id).op()));
             let pair = [height, width];
             if is_map && pair.iter().any(|side| side.changes()) {
-                maps.insert([pair.map(Extent::before), pair.map(Extent::after)]);
+                maps.insert(sides_of(pair));
             }
         }
         maps

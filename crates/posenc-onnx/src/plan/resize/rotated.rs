@@ -3,6 +3,7 @@
 
 use ndarray::s;
 use posenc_encodings::families::axial::Centred;
+use posenc_encodings::inferred::{self, Inferred};
 use posenc_ir::{NodeId, Use};
 
 use super::rotations::{ResizedRotation, Stored, bound};
@@ -62,6 +63,14 @@ impl Walk<'_> {
                     Some(known) => known.stored.clone(),
                     None => Some(self.stored_rotation(&rotation, [site, side])?),
                 };
+                if sides(&rotation.axes, Extent::before)
+                    .is_some_and(|[height, width]| height == width)
+                {
+                    let source =
+                        "a square grid does not show whether one number normalizes both sides";
+                    let how = "each side normalized by its own patches";
+                    inferred::add(&mut self.inferred, Inferred::new("rotation", how, source));
+                }
                 self.resized.insert(entry, rotation.axes.clone());
             }
             self.rotations.push(rotation);

@@ -10,6 +10,16 @@ use crate::error::{Refusal, RewriteError};
 use crate::graph::extent::Extent;
 use crate::graph::lane::wrap;
 
+/// What a convolution does along an axis.
+struct KernelSide {
+    /// Elements from one place to the next.
+    step: i128,
+    /// Elements that the kernel reads at a place.
+    reach: i128,
+    /// Elements that are added before and behind.
+    pads: [i128; 2],
+}
+
 impl Walk<'_> {
     /// Refuses numbers of a node that are those of the old size.
     pub(super) fn check_numbers(&self, id: NodeId) -> Result<(), RewriteError> {
@@ -28,6 +38,8 @@ impl Walk<'_> {
             wrap(axis, axes.len()).map(|axis| &axes[axis])
         };
         let ends = match (node.op(), node.domain()) {
+            ("Conv" | "ConvInteger", "") if self.fills_up(id, axes, 1) => true,
+            ("QLinearConv", "") if self.fills_up(id, axes, 3) => true,
             ("Slice", "") => {
                 self.ends_within(id, axes) && !self.is_rolled(id) && !self.is_from_ends(id, axes)
             }
@@ -83,6 +95,37 @@ impl Walk<'_> {
         Err(self.refuse(id, why))
     }
 
+    /// Whether a convolution pads one side of what changes by more than its kernel explains: as much as makes a size a
+    /// multiple of another. `weights` is its slot of weights.
+    fn fills_up(&self, id: NodeId, axes: &[Extent], weights: usize) -> bool {
+        let sides = self.kernel_sides(id, weights);
+        let mut sides = axes.iter().skip(2).zip(sides);
+        sides.any(|(axis, side)| {
+            let [before, behind] = side.pads;
+            let is_of_kernel = before.abs_diff(behind) <= 1 && before + behind < side.reach;
+            axis.changes() && before != behind && !is_of_kernel
+        })
+    }
+
+    /// What a convolution does along each axis of a map.
+    fn kernel_sides(&self, id: NodeId, weights: usize) -> Vec<KernelSide> {
+        let node = self.context.graph().node(id);
+        let list = |name: &str| node.ints(name).ok().flatten().unwrap_or_default();
+        let [steps, pads, holes] = ["strides", "pads", "dilations"].map(list);
+        let kernel = node.input(weights).and_then(|v| self.context.dims(v));
+        let kernel = kernel.and_then(|dims| dims.get(2..)).unwrap_or_default();
+        // Products of any numbers of a file fit.
+        let at = |list: &[i64], i: usize, usual: i64| -> i128 {
+            list.get(i).copied().unwrap_or(usual).into()
+        };
+        let side = |(i, size): (usize, &usize)| KernelSide {
+            step: at(steps, i, 1).max(1),
+            reach: (*size as i128 - 1) * at(holes, i, 1) + 1,
+            pads: [at(pads, i, 0), at(pads, i + kernel.len(), 0)],
+        };
+        kernel.iter().enumerate().map(side).collect()
+    }
+
     /// Refuses sizes of which a convolution would leave out the last pixels, and did not before; `weights` is
     /// its slot of weights.
     fn check_patches(
@@ -91,20 +134,10 @@ impl Walk<'_> {
         axes: &[Extent],
         weights: usize,
     ) -> Result<(), RewriteError> {
-        let node = self.context.graph().node(id);
-        let list = |name: &str| node.ints(name).ok().flatten().unwrap_or_default();
-        let [steps, pads, holes] = ["strides", "pads", "dilations"].map(list);
-        let kernel = node.input(weights).and_then(|v| self.context.dims(v));
-        let kernel = kernel.and_then(|dims| dims.get(2..)).unwrap_or_default();
-        let count = kernel.len();
-        // Products of any numbers of a file fit.
-        let at = |list: &[i64], i: usize, usual: i64| -> i128 {
-            list.get(i).copied().unwrap_or(usual).into()
-        };
-        for (i, (axis, kernel)) in axes.iter().skip(2).zip(kernel).enumerate() {
-            let step = at(steps, i, 1).max(1);
-            let reach = (*kernel as i128 - 1) * at(holes, i, 1) + 1;
-            let padded = at(pads, i, 0) + at(pads, i + count, 0);
+        let sides = self.kernel_sides(id, weights);
+        for (i, (axis, side)) in axes.iter().skip(2).zip(sides).enumerate() {
+            let KernelSide { step, reach, pads } = side;
+            let padded = pads[0] + pads[1];
             let left = |length: usize| (length as i128 + padded - reach).rem_euclid(step);
             let length = axis.after() as i128;
             let over = left(axis.after());
@@ -112,15 +145,34 @@ impl Walk<'_> {
                 continue;
             }
             let fitting = [length - over, length - over + step].into_iter();
-            let fitting: Vec<String> = fitting.filter(|n| *n > 0).map(|n| n.to_string()).collect();
+            let fitting = fitting.filter(|n| *n > 0);
+            let would = match self.pixels_of(axis, i).filter(|pixels| *pixels > 1) {
+                Some(pixels) => {
+                    let all: Vec<String> = fitting.map(|n| (n * pixels).to_string()).collect();
+                    let side = if i == 0 { "height" } else { "width" };
+                    format!("give an image of {side} {}", all.join(" or "))
+                }
+                None => {
+                    let all: Vec<String> = fitting.map(|n| n.to_string()).collect();
+                    format!("{} would be", all.join(" or "))
+                }
+            };
             let why = format!(
-                "an axis of {length} pixels or patches is no whole number of steps of {step}; {} would be",
-                fitting.join(" or ")
+                "an axis of {length} pixels or patches is no whole number of steps of {step}; {would}"
             );
             let place = self.context.graph().place(id);
             return Err(Refusal::invalid(why).at(place).into());
         }
         Ok(())
+    }
+
+    /// How many pixels of the old image one of an axis is, the `side` of a map: 0 for rows, 1 for columns.
+    fn pixels_of(&self, axis: &Extent, side: usize) -> Option<i128> {
+        let Wanted::Image { old, .. } = &self.wanted else {
+            return None;
+        };
+        let (pixels, before) = (*old.get(side)? as i128, axis.before() as i128);
+        (before > 0 && pixels % before == 0).then(|| pixels / before)
     }
 
     /// Whether a `Pad` adds to one side of what changes more than to the other.

@@ -58,6 +58,8 @@ pub(super) struct Walk<'a> {
     pub(super) resized: FxHashMap<Use, Vec<Extent>>,
     /// The nodes that enlarge a map to sizes that follow.
     pub(super) enlarged: FxHashSet<NodeId>,
+    /// What was taken to follow, though the graph does not show that it does.
+    pub(super) inferred: Vec<Inferred>,
     /// The place of every node in the order of computation.
     order: FxHashMap<NodeId, usize>,
     /// The place of the node that is evaluated.
@@ -104,6 +106,7 @@ impl<'a> Walk<'a> {
             made,
             resized: FxHashMap::default(),
             enlarged: FxHashSet::default(),
+            inferred: vec![],
             order: FxHashMap::default(),
             now: 0,
         }
@@ -128,7 +131,7 @@ impl<'a> Walk<'a> {
             constants: self.constants,
             cuts: self.cuts,
             axes: self.axes,
-            inferred,
+            inferred: inferred.into_iter().chain(self.inferred).collect(),
         }
     }
 

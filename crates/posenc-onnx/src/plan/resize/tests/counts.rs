@@ -8,7 +8,7 @@ fn mean(s: &mut Sketch, y: &str) -> String {
 
 #[test]
 fn what_may_follow_from_the_number_of_tokens_is_refused() {
-    let cases: [(&str, Change, &str); 9] = [
+    let cases: [(&str, Change, &str); 10] = [
         (
             "a mean times a root",
             |s, y| {
@@ -71,6 +71,11 @@ fn what_may_follow_from_the_number_of_tokens_is_refused() {
             "this Pad acts along an axis",
         ),
         (
+            "filled up behind by a convolution",
+            |s, y| padded(s, y, 1),
+            "this Conv acts along an axis",
+        ),
+        (
             "one window",
             |s, y| {
                 let map = map(s, y);
@@ -92,6 +97,19 @@ fn what_may_follow_from_the_number_of_tokens_is_refused() {
         ),
     ];
     assert_refused(&cases);
+}
+
+/// A map convolved with a kernel of this size, with one row and one column behind.
+fn padded(s: &mut Sketch, y: &str, kernel: usize) -> String {
+    let map = map(s, y);
+    let w = s.weights(&[HIDDEN, HIDDEN, kernel, kernel]);
+    s.with("Conv", &[&map, &w], &[("pads", A::Ints(&[0, 0, 1, 1]))])
+}
+
+#[test]
+fn pads_of_a_kernel_of_even_size_follow() {
+    let made = resized(&model(same, |s, y| padded(s, y, 2)), "4x16").expect("a map");
+    assert_eq!(dims_of(&made), [1, HIDDEN, 2, 8]);
 }
 
 #[test]

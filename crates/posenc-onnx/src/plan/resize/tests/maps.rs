@@ -41,7 +41,7 @@ fn joined(s: &mut Sketch, [height, width]: [i64; 2]) -> String {
 #[test]
 fn a_map_is_enlarged_to_what_the_other_became() {
     for by in [stored as fn(&mut Sketch, [i64; 2]) -> String, joined] {
-        for (sizes, times) in [([4, 4], 1), ([8, 8], 2), ([24, 24], 6)] {
+        for (sizes, times) in [([4, 4], 1), ([8, 8], 2), ([16, 16], 4)] {
             let model = enlarged((2, 0), sizes, by);
             for (size, fine) in [("12x8", [6, 4]), ("4x16", [2, 8]), ("8x16", [4, 8])] {
                 let made = resized(&model, size).unwrap_or_else(|why| panic!("{size}: {why}"));
@@ -60,7 +60,7 @@ fn a_map_is_enlarged_to_what_the_other_became() {
 
 #[test]
 fn sizes_that_no_map_or_several_explain_are_refused() {
-    for sizes in [[5, 5], [4, 8], [1, 1], [3, 4]] {
+    for sizes in [[5, 5], [4, 8], [1, 1], [3, 4], [24, 24]] {
         let why = refusal("no map", &enlarged((2, 0), sizes, stored), "12x8");
         assert!(
             why.contains("this Resize acts along an axis"),
@@ -77,6 +77,12 @@ fn sizes_that_no_map_or_several_explain_are_refused() {
         "{why}"
     );
     assert!(why.contains("multiples of 4x4"), "{why}");
+    // 8 times 3 rows, or twice the 10 of the image.
+    let why = refusal("20 or 24 rows", &enlarged((3, 1), [16, 16], stored), "10x8");
+    assert!(
+        why.contains("several maps of the old image explain"),
+        "{why}"
+    );
 }
 
 #[test]
@@ -92,4 +98,13 @@ fn a_model_without_encodings_says_that_its_image_is_another() {
     };
     let sizes = [&edit.from, &edit.to].map(|side| side["image_size"].clone());
     assert_eq!(sizes, ["8x8", "12x8"]);
+    let [map] = &report.inferred[..] else {
+        panic!("{:?}", report.inferred);
+    };
+    assert_eq!((&*map.name, &map.value), ("map", &"6x4".into()));
+    assert!(
+        map.source.contains("4x4 for the old image"),
+        "{}",
+        map.source
+    );
 }
