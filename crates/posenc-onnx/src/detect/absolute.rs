@@ -146,8 +146,13 @@ impl<'a> Candidate<'a> {
         let place = self.graph().place(self.addition.entry.node);
         let Some(rows) = &self.rows else {
             let found: Vec<_> = self.tables.iter().filter_map(|t| self.absent(t)).collect();
-            if self.tables.is_empty() {
-                return self.unread().into_iter().collect();
+            if found.is_empty() {
+                let misses = self.tables.iter().filter_map(|t| self.learned(t).err());
+                let evidence = misses.map(|why| format!("no table read by position: {why}"));
+                let mut unread = self.unread();
+                let known = unread.iter_mut();
+                known.for_each(|(_, finding)| finding.evidence.extend(evidence.clone()));
+                return unread.into_iter().collect();
             }
             for why in found.iter().flat_map(|(_, f)| &f.evidence) {
                 results.not_evaluated.push(format!("{place}: {why}"));

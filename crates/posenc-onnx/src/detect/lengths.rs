@@ -1,7 +1,9 @@
 //! Lengths of a trial run that the graph itself names.
 
-use posenc_ir::Graph;
+use std::collections::BTreeMap;
+
 use posenc_ir::eval::Trace;
+use posenc_ir::{Graph, Node};
 
 use crate::graph::dataflow::{Class, Classes};
 use crate::graph::lane::wrap;
@@ -36,37 +38,71 @@ pub(super) fn written(
     only(&mut { of_tables }).or_else(|| only(&mut { of_shapes }))
 }
 
-/// The most tokens for which every constant that is cut to their number has a row; `None` where all have
-/// enough.
-pub(super) fn cut(
+/// For each constant whose rows are read by position to the last one, or beyond: the number of tokens for
+/// which it has a row to spare.
+pub(super) fn exhausted(
     graph: &Graph,
     classes: &Classes,
     trace: &Trace,
     sequence: usize,
-) -> Option<usize> {
-    let rows = graph.nodes().filter_map(|(_, node)| {
-        let cut = Some(node).filter(|node| node.is("Slice"))?;
-        let (data, ends) = (cut.input(0)?, cut.input(2)?);
-        let follows = classes.of_value(ends).has(Class::LENGTH);
-        let dims = trace.get(data).dims.as_ref().filter(|_| follows)?;
-        let ends = trace.get(ends).to_i64()?;
-        let along = match cut.input(3) {
-            Some(along) => trace.get(along).to_i64()?.iter().copied().collect(),
-            None => (0..dims.len() as i64).collect::<Vec<i64>>(),
+) -> Vec<usize> {
+    let all = graph.nodes().filter_map(|(_, node)| {
+        let table = node.input(0)?;
+        let dims = trace.get(table).dims.as_deref()?;
+        if !classes.of_value(table).is_constant() {
+            return None;
+        }
+        let (rows, read) = match (node.domain(), node.op()) {
+            ("", "Slice") => cut(classes, trace, node, dims)?,
+            ("", "Gather" | "GatherElements") => picked(classes, trace, node, dims)?,
+            _ => return None,
         };
-        let is_short = |(end, axis): (&i64, i64)| {
-            let rows = *dims.get(wrap(axis, dims.len())?)?;
-            let is_cut = usize::try_from(*end) == Ok(sequence) && rows < sequence;
-            is_cut.then_some(rows)
-        };
-        let is_constant = classes.of_value(data).is_constant();
-        ends.iter()
-            .zip(along)
-            .filter(|_| is_constant)
-            .filter_map(is_short)
-            .min()
+        let tokens = sequence.checked_mul(rows.checked_sub(1)?)?;
+        let tokens = tokens.checked_div(read)?;
+        (read >= rows).then_some(tokens)
     });
-    rows.min()
+    all.collect()
+}
+
+/// The rows of a constant that is cut at a place that follows the length, and this place.
+fn cut(classes: &Classes, trace: &Trace, node: &Node, dims: &[usize]) -> Option<(usize, usize)> {
+    let ends = node.input(2)?;
+    if !classes.of_value(ends).has(Class::LENGTH) {
+        return None;
+    }
+    let places = trace.get(ends).to_i64()?;
+    let along = match node.input(3) {
+        Some(along) => trace.get(along).to_i64()?.iter().copied().collect(),
+        None => (0..dims.len() as i64).collect::<Vec<i64>>(),
+    };
+    let read = places.iter().zip(along).filter_map(|(end, axis)| {
+        let rows = *dims.get(wrap(axis, dims.len())?)?;
+        // What is whole for any length ends at the greatest integers.
+        let end = usize::try_from(*end).ok().filter(|end| *end <= MOST)?;
+        Some((rows, end))
+    });
+    read.filter(|(rows, _)| *rows > 1)
+        .min_by_key(|(rows, end)| rows.saturating_sub(*end))
+}
+
+/// The rows of a constant that positions pick, and the row behind the last that is picked. Where several
+/// positions share the last row, as distances do, all positions have one.
+fn picked(classes: &Classes, trace: &Trace, node: &Node, dims: &[usize]) -> Option<(usize, usize)> {
+    let index = node.input(1)?;
+    let class = classes.of_value(index);
+    if !class.has(Class::POSITION) || class.has(Class::CONTENT) {
+        return None;
+    }
+    let axis = wrap(node.int("axis").ok()?.unwrap_or(0), dims.len())?;
+    let rows = *dims.get(axis)?;
+    let mut times = BTreeMap::<i64, usize>::new();
+    for row in trace.get(index).to_i64()?.iter() {
+        *times.entry(*row).or_default() += 1;
+    }
+    let (last, of_last) = times.last_key_value()?;
+    let read = usize::try_from(*last).ok()?.checked_add(1)?;
+    let is_even = times.len() > 1 && times.values().all(|count| count == of_last);
+    (read > rows || is_even).then_some((rows, read))
 }
 
 /// The length at which a size is `wanted` that is `seen` at the length `sequence`; `None` where none is

@@ -11,6 +11,7 @@ mod crossed;
 mod edges;
 mod elsewhere;
 mod fed;
+mod few_rows;
 mod first_axis;
 mod free;
 mod lengths;

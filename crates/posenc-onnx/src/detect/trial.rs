@@ -24,6 +24,9 @@ pub(super) const TRIAL: Lengths = Lengths {
 /// tables that hold no more.
 const LARGER: [usize; 6] = [256, 2048, 16384, 32, 64, 128];
 
+/// How often fewer tokens are tried for tables of few rows.
+const SHORTER: usize = 4;
+
 /// Tokens that are too few.
 const SHORT: usize = 8;
 
@@ -71,7 +74,7 @@ impl Trial {
         trial = trial.of_first_axis(model, options);
         trial = trial.of_written_batch(model, options);
         trial = trial.of_written_length(model, options);
-        trial = trial.of_cut_length(model, options);
+        trial = trial.of_spare_rows(model, options);
         // The model determines how much sound, or how large a picture, makes a few tokens, and a table of
         // positions how many at most.
         let mut most = usize::MAX;
@@ -83,7 +86,7 @@ impl Trial {
                 continue;
             }
             let inputs = (trial.ports.clone(), trial.classes.clone());
-            let other = Self::run(model, options, inputs, sequence);
+            let other = Self::run(model, options, inputs, sequence).of_spare_rows(model, options);
             // Frames may be more than a table has rows for.
             if !trial.attention.is_empty() && other.unread(graph) > trial.unread(graph) {
                 most = sequence;
@@ -236,22 +239,33 @@ impl Trial {
         }
     }
 
-    /// The same with fewer tokens than constants have rows that are cut to their number, where these are too
-    /// few and more is read then.
-    fn of_cut_length(self, model: &Model, options: &Options) -> Self {
+    /// The same with fewer tokens where tables have no row to spare, so that all rows that are read are there,
+    /// and the end of a table shows.
+    fn of_spare_rows(mut self, model: &Model, options: &Options) -> Self {
         let graph = model.graph();
-        let unread = self.unread(graph);
-        let sequence = self.lengths.sequence;
-        let rows = lengths::cut(graph, &self.classes, &self.trace, sequence);
-        let rows = rows.filter(|rows| *rows > 2 && (unread > 0 || self.attention.is_empty()));
-        let Some(rows) = rows else { return self };
-        let inputs = (self.ports.clone(), self.classes.clone());
-        let other = Self::run(model, options, inputs, rows - 1);
-        let keeps = other.attention.len() >= self.attention.len().max(1);
-        match keeps && other.unread(graph) <= unread {
-            true => other,
-            false => self,
+        let exhausted =
+            |of: &Self| lengths::exhausted(graph, &of.classes, &of.trace, of.lengths.sequence);
+        let is_open = self.ports.fixed_sequence().is_none();
+        let mut tables = exhausted(&self);
+        let mut before = tables.len();
+        for _ in 0..SHORTER {
+            let fewest = tables.iter().copied().min();
+            let Some(tokens) = fewest.filter(|tokens| is_open && *tokens > 1) else {
+                break;
+            };
+            let inputs = (self.ports.clone(), self.classes.clone());
+            let other = Self::run(model, options, inputs, tokens);
+            let keeps = other.attention.len() >= self.attention.len();
+            if !keeps || other.unread(graph) > self.unread(graph) {
+                break;
+            }
+            tables = exhausted(&other);
+            if tables.len() < before {
+                before = tables.len();
+                self = other;
+            }
         }
+        self
     }
 
     /// What mixes tokens and is not read, and whether attention may be left out.
