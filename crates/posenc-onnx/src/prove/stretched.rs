@@ -2,6 +2,7 @@
 //! the new length, divided biases, and at every position the row that the formula says.
 
 mod distances;
+mod frames;
 pub(super) mod past_end;
 mod slopes;
 mod unread;
@@ -22,6 +23,7 @@ use crate::plan::stretch::{Divided, Plan, Rows, Table};
 use crate::prove::bound::{ROUNDINGS, WAVE};
 use crate::prove::invariants::check_same_sites;
 use crate::report::{Limit, LimitCause};
+use frames::Frames;
 
 /// Elements that a value of a run at a length of the tables may have.
 const MOST: Budget = Budget { elements: 1 << 26 };
@@ -81,10 +83,15 @@ pub(crate) fn check(
     }
     reaches(after, plan, is_whole)?;
     let (mut lengths, mut left_out) = (vec![], vec![]);
+    let mut frames = None;
     for table in &plan.tables {
-        check_rows(before, after, table)?;
+        let entries = &before.found.findings[table.finding].entries;
+        frames = entries
+            .first()
+            .and_then(|entry| Frames::of(before, *entry, table.lead));
+        check_rows(before, after, table, frames.as_ref())?;
         if table.new > table.old && !lengths.contains(&table.old) {
-            left_out.extend(past_end::check(after, table.old, &MOST)?);
+            left_out.extend(past_end::check(after, table.old, frames.as_ref(), &MOST)?);
             lengths.push(table.old);
         }
     }
@@ -104,7 +111,7 @@ pub(crate) fn check(
     let ends = plan.distances.iter().filter_map(|tables| tables.old_length);
     for old in ended.into_iter().chain(ends) {
         if !lengths.contains(&old) {
-            left_out.extend(past_end::check(after, old, &budget(old))?);
+            left_out.extend(past_end::check(after, old, frames.as_ref(), &budget(old))?);
             lengths.push(old);
         }
     }
@@ -182,10 +189,11 @@ fn check_rows(
     before: &Context<'_>,
     after: &Context<'_>,
     table: &Table,
+    frames: Option<&Frames>,
 ) -> Result<(), RewriteError> {
     let finding = &before.found.findings[table.finding];
-    let mut first = TableRuns::new(before, table.old);
-    let mut second = TableRuns::new(after, table.new);
+    let mut first = TableRuns::new(before, table.old, frames);
+    let mut second = TableRuns::new(after, table.new, frames);
     for entry in &finding.entries {
         let refuse = |why: &str| before.refuse(entry.node, why);
         let unknown = || {
@@ -267,27 +275,35 @@ fn rows(run: &Trace, value: ValueId, length: usize, reserved: usize) -> Option<A
 struct TableRuns<'a> {
     context: &'a Context<'a>,
     length: usize,
-    /// The run of so many tokens, and that of one less: another stack may have one more.
-    made: [Option<Option<Trace>>; 2],
+    /// The elements of the inputs, in the order in which they are tried.
+    sequences: Vec<usize>,
+    /// The run of each.
+    made: Vec<Option<Option<Trace>>>,
 }
 
 impl<'a> TableRuns<'a> {
-    fn new(context: &'a Context<'a>, length: usize) -> Self {
+    fn new(context: &'a Context<'a>, length: usize, frames: Option<&Frames>) -> Self {
+        let sequences = match frames {
+            Some(frames) => frames.for_tokens(context, length).into_iter().collect(),
+            // Another stack may have one token more.
+            None => vec![length, length.saturating_sub(1)],
+        };
         Self {
             context,
             length,
-            made: [None, None],
+            made: vec![None; sequences.len()],
+            sequences,
         }
     }
 
     /// See [`rows`].
     fn rows(&mut self, value: ValueId, reserved: usize) -> Option<Array2<f64>> {
         let (context, length) = (self.context, self.length);
-        let made = self.made.iter_mut().zip([length, length.checked_sub(1)?]);
+        let made = self.made.iter_mut().zip(&self.sequences);
         let mut all = made.filter_map(|(made, sequence)| {
             let wanted = Lengths {
                 batch: 1,
-                sequence,
+                sequence: *sequence,
                 past: 0,
             };
             let run =

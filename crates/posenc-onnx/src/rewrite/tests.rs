@@ -7,6 +7,7 @@ mod config;
 mod distance_waves;
 mod distances;
 mod forms;
+mod frames;
 mod functions;
 mod grouped;
 mod ids;

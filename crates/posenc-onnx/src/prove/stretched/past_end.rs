@@ -9,18 +9,25 @@ use crate::detect::run_at;
 use crate::error::RewriteError;
 use crate::graph::dataflow::Class;
 use crate::graph::ports::Lengths;
+use crate::prove::stretched::frames::Frames;
 
-/// Refuses a model in which something other than a table ends at the old length. `budget` is that of
-/// each run; of nodes with more numbers than that, a warning.
+/// Refuses a model in which something other than a table ends at the old length. `frames` tells what makes so many
+/// tokens, where these are no elements of the inputs. `budget` is that of each run; of nodes with more numbers
+/// than that, a warning.
 ///
 /// # Errors
 /// With the node, where a token beyond `old` is treated in another way than all before.
 pub(in crate::prove) fn check(
     after: &Context<'_>,
     old: usize,
+    frames: Option<&Frames>,
     budget: &Budget,
 ) -> Result<Option<String>, RewriteError> {
-    let run = |sequence: usize| {
+    let run = |tokens: usize| {
+        let sequence = match frames {
+            Some(frames) => frames.for_tokens(after, tokens)?,
+            None => tokens,
+        };
         let wanted = Lengths {
             batch: 1,
             sequence,
@@ -32,7 +39,14 @@ pub(in crate::prove) fn check(
         return Ok(None);
     };
     let (Some(shorter), Some(full), Some(longer)) = (run(less), run(old), run(old + 1)) else {
-        return Ok(None);
+        // A model of one length has nothing beyond it; how many frames make a token may not be found.
+        return Ok(frames.map(|_| {
+            format!(
+                "what the first token beyond {old} meets was not compared, because no input that makes \
+                 {less}, {old} and {} tokens was found; compare the outputs with the model's own code",
+                old + 1
+            )
+        }));
     };
     let runs = [&shorter, &full, &longer];
     let is_too_large = |value: ValueId| {
@@ -187,7 +201,7 @@ mod tests {
             model: &model,
             found: &found,
         };
-        check(&context, old, &Budget { elements }).map_err(|why| why.to_string())
+        check(&context, old, None, &Budget { elements }).map_err(|why| why.to_string())
     }
 
     #[test]
