@@ -10,7 +10,7 @@
 //!   or compares what is checked in.
 //! - `cargo xtask layers [--list]` compares the imports of all files with the table of layers in
 //!   ARCHITECTURE.md.
-//! - `cargo xtask page` builds the page for the browser into `target/page`.
+//! - `cargo xtask page [--test]` builds the page for the browser into `target/page`, for its tests in less time.
 //! - `cargo xtask wild [FOLDER]` fetches published models and scores the tool on them, by the scripts
 //!   in a folder: about 1 GB.
 //! - `cargo xtask embeddings` extends a published sentence-embedding model to twice its positions and

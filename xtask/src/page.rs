@@ -20,8 +20,23 @@ const TARGET: Target = Target {
 /// What links modules of WebAssembly.
 const LINKER: &str = "wasm-ld";
 
-/// The profile in Cargo.toml.
-const PROFILE: &str = "page";
+/// What the page is for, with its profile in Cargo.toml.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    /// Loaded by people: as small as it can be.
+    Release,
+    /// Driven by tests: built in a third of the time.
+    Test,
+}
+
+impl Purpose {
+    fn profile(self) -> &'static str {
+        match self {
+            Self::Release => "page",
+            Self::Test => "page-test",
+        }
+    }
+}
 
 /// Graphs are walked by recursion: as much as the stack of a browser lets the module use.
 const STACK: usize = 4 << 20;
@@ -32,8 +47,14 @@ const FOLDER: &str = "page";
 /// Where the compiler works and tools are installed, under the target folder.
 const WORK: &str = "web";
 
-/// Builds the page into `target/page`, and prints what its files weigh.
-pub(crate) fn run(root: &Path, target: &Path, _: &[String]) -> Result<()> {
+/// Builds the page into `target/page`, and prints what its files weigh; with `--test`, one for tests, which
+/// is built in less time and weighs more.
+pub(crate) fn run(root: &Path, target: &Path, arguments: &[String]) -> Result<()> {
+    let purpose = match arguments {
+        [] => Purpose::Release,
+        [only] if only == "--test" => Purpose::Test,
+        _ => bail!("`page` takes `--test` or nothing"),
+    };
     let sources = root.join("web");
     for (tool, what) in [("node", "nodejs"), ("npm", "npm")] {
         if said(Command::new(tool).arg("--version")).is_none() {
@@ -41,18 +62,21 @@ pub(crate) fn run(root: &Path, target: &Path, _: &[String]) -> Result<()> {
         }
     }
     let work = target.join(WORK);
-    let module = module(root, &work)?;
-    bindings(root, &work, &module, &sources.join("wasm"))?;
+    let module = module(root, &work, purpose)?;
+    bindings(root, &work, &module, &sources.join("wasm"), purpose)?;
     packages(&sources)?;
     let page = target.join(FOLDER);
     bundle(&sources, &page)?;
+    if purpose == Purpose::Test {
+        return Ok(());
+    }
     let mut sizes = Command::new("node");
     sizes.arg(sources.join("sizes.mjs")).arg(&page);
     succeed("sizes.mjs", &mut sizes)
 }
 
 /// Compiles the library.
-fn module(root: &Path, work: &Path) -> Result<PathBuf> {
+fn module(root: &Path, work: &Path, purpose: Purpose) -> Result<PathBuf> {
     let cargo = TARGET.cargo()?;
     let mut cargo = cargo.with_context(|| TARGET.advice())?;
     cargo
@@ -62,18 +86,18 @@ fn module(root: &Path, work: &Path) -> Result<PathBuf> {
             format!("-C link-arg=-zstack-size={STACK}"),
         )
         .args(["build", "--locked", "--package", "posenc-web"])
-        .args(["--profile", PROFILE, "--target", TARGET.triple])
+        .args(["--profile", purpose.profile(), "--target", TARGET.triple])
         .arg("--target-dir")
         .arg(work);
     succeed("cargo build", &mut cargo)?;
     Ok(work
         .join(TARGET.triple)
-        .join(PROFILE)
+        .join(purpose.profile())
         .join("posenc_web.wasm"))
 }
 
 /// Makes the module for browsers, with its interface for scripts.
-fn bindings(root: &Path, work: &Path, module: &Path, into: &Path) -> Result<()> {
+fn bindings(root: &Path, work: &Path, module: &Path, into: &Path, purpose: Purpose) -> Result<()> {
     let version = version_of(
         &fs::read_to_string(root.join("Cargo.lock"))?,
         "wasm-bindgen",
@@ -94,6 +118,10 @@ fn bindings(root: &Path, work: &Path, module: &Path, into: &Path) -> Result<()> 
                 .arg(work)
                 .arg("--target-dir")
                 .arg(work.join("tools"));
+            if purpose == Purpose::Test {
+                // It reads one module, which takes less than to optimize it.
+                cargo.arg("--debug");
+            }
             succeed("cargo install wasm-bindgen-cli", &mut cargo)?;
         }
         tool = own;
