@@ -263,7 +263,7 @@ impl Examined<'_> {
         let graph = model.graph();
         let mut compared = Compared {
             runs,
-            kinds: Kinds::new(&equal.runs[0], &equal.inputs),
+            kinds: Kinds::new(&equal.runs[0], &equal.inputs, self.coarse),
             alone: &self.alone.each,
             share: self.coarse,
             sequence: self.at.sequence,

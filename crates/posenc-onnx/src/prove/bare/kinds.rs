@@ -20,6 +20,9 @@ pub(super) struct Kinds<'a> {
     /// A run of equal tokens, and others with another content in one input each.
     first: &'a Numbers,
     inputs: &'a [Numbers],
+    /// The share of the movement of the others by which rows without content may move: scales of integers
+    /// follow all tokens.
+    share: f64,
     /// By sequence and number of tokens; `None` for a token without content.
     known: BTreeMap<(Sequence, usize), Vec<Option<usize>>>,
     /// Sequences whose tokens of one kind may differ.
@@ -27,10 +30,11 @@ pub(super) struct Kinds<'a> {
 }
 
 impl<'a> Kinds<'a> {
-    pub(super) fn new(first: &'a Numbers, inputs: &'a [Numbers]) -> Self {
+    pub(super) fn new(first: &'a Numbers, inputs: &'a [Numbers], share: f64) -> Self {
         Self {
             first,
             inputs,
+            share,
             known: BTreeMap::new(),
             split: vec![],
         }
@@ -115,9 +119,10 @@ impl<'a> Kinds<'a> {
     fn along(&self, value: ValueId, runs: [&ArrayD<f64>; 2], axis: usize) -> Vec<Option<usize>> {
         let first = self.first.get(&value);
         let others = self.inputs.iter().map(|run| first.zip(run.get(&value)));
-        let by_input: Vec<Vec<bool>> = others.flatten().map(|(a, b)| moved([a, b], axis)).collect();
+        let moved = |runs| moved(runs, axis, self.share);
+        let by_input: Vec<Vec<bool>> = others.flatten().map(|(a, b)| moved([a, b])).collect();
         let mut seen: Vec<Vec<bool>> = vec![];
-        let rows = moved(runs, axis).into_iter().enumerate();
+        let rows = moved(runs).into_iter().enumerate();
         rows.map(|(row, is_moved)| {
             let by = by_input.iter().map(|each| each.get(row) == Some(&true));
             let by: Vec<bool> = by.collect();
@@ -133,18 +138,25 @@ impl<'a> Kinds<'a> {
     }
 }
 
-/// Which rows differ between two runs.
-fn moved([first, second]: [&ArrayD<f64>; 2], axis: usize) -> Vec<bool> {
+/// Which rows differ between two runs, by more than roundings and this share of how the rows differ most.
+fn moved([first, second]: [&ArrayD<f64>; 2], axis: usize, share: f64) -> Vec<bool> {
     let largest = first.iter().fold(0.0, |a: f64, v| a.max(v.abs()));
-    let differ = |(a, b): (ArrayViewD<'_, f64>, ArrayViewD<'_, f64>)| {
-        let mut pairs = a.iter().zip(b.iter());
+    let distance = |(a, b): (ArrayViewD<'_, f64>, ArrayViewD<'_, f64>)| {
+        let distances = a.iter().zip(b.iter()).map(|(a, b)| (a - b).abs());
         // Numbers that are none count as different.
-        !pairs.all(|(a, b)| (a - b).abs() <= ROUNDING * largest)
+        distances.fold(
+            0.0,
+            |most: f64, d| if most.is_nan() || d <= most { most } else { d },
+        )
     };
     let rows = first
         .axis_iter(Axis(axis))
         .zip(second.axis_iter(Axis(axis)));
-    rows.map(differ).collect()
+    let distances: Vec<f64> = rows.map(distance).collect();
+    let most = distances.iter().copied().filter(|d| d.is_finite());
+    let bound = (share * most.fold(0.0, f64::max)).max(ROUNDING * largest);
+    let is_moved = |distance: f64| distance.is_nan() || distance > bound;
+    distances.into_iter().map(is_moved).collect()
 }
 
 /// Whether there are several kinds of tokens.
@@ -171,12 +183,21 @@ mod tests {
 
     /// The kinds of rows in two runs, and in runs with one other input each.
     fn of(rows: &[f64], others: &[f64], inputs: &[&[f64]]) -> Vec<Option<usize>> {
+        of_coarse(rows, others, inputs, 0.0)
+    }
+
+    fn of_coarse(
+        rows: &[f64],
+        others: &[f64],
+        inputs: &[&[f64]],
+        share: f64,
+    ) -> Vec<Option<usize>> {
         let value = value();
         let run = |rows: &[f64]| ndarray::Array1::from(rows.to_vec()).into_dyn();
         let numbers = |rows: &[f64]| Numbers::from_iter([(value, run(rows))]);
         let (first, inputs) = (numbers(rows), inputs.iter().map(|rows| numbers(rows)));
         let inputs: Vec<Numbers> = inputs.collect();
-        let mut kinds = Kinds::new(&first, &inputs);
+        let mut kinds = Kinds::new(&first, &inputs, share);
         kinds
             .of(SEQUENCE, value, [&run(rows), &run(others)], 0)
             .unwrap()
@@ -209,12 +230,26 @@ mod tests {
     }
 
     #[test]
+    fn integers_move_rows_without_content_a_little() {
+        let (rows, others) = ([9., 1., 1., 1.], [9.02, 2., 2.1, 2.]);
+        let [class, tokens] = [None, Some(0)];
+        let of = |share| of_coarse(&rows, &others, &[], share);
+        assert_eq!(of(0.1), [class, tokens, tokens, tokens]);
+        assert_eq!(of(0.0), [Some(0); 4], "control");
+        // However large positions are: all tokens move alike.
+        let (rows, others) = ([1000.1, 2000.1, 3000.1], [1000.2, 2000.21, 3000.2]);
+        assert_eq!(of_coarse(&rows, &others, &[], 0.1), [Some(0); 3]);
+        let lost = [f64::NAN, 1., 1.];
+        assert_eq!(of_coarse(&lost, &[2., 2., 2.], &[], 0.1), [Some(0); 3]);
+    }
+
+    #[test]
     fn only_sequences_of_several_kinds_are_split() {
         let value = value();
         let same = [array![1., 1.].into_dyn(), array![2., 2.].into_dyn()];
         let mixed = [array![1., 7., 1.].into_dyn(), array![2., 7., 2.].into_dyn()];
         let first = Numbers::default();
-        let mut kinds = Kinds::new(&first, &[]);
+        let mut kinds = Kinds::new(&first, &[], 0.0);
         for (runs, is_split) in [(&same, false), (&mixed, true)] {
             let of = |kinds: &mut Kinds<'_>| kinds.of(SEQUENCE, value, [&runs[0], &runs[1]], 0);
             assert!(of(&mut kinds).is_some());

@@ -246,7 +246,7 @@ mod tests {
         let runs = [0.0, 1.0].map(|number| filled(&both, number));
         let (first, decoder) = (&runs[0], Some(Stack::Decoder));
         let of = |second: &Numbers, lengths: &[usize]| {
-            let mut kinds = Kinds::new(first, &[]);
+            let mut kinds = Kinds::new(first, &[], 0.0);
             for site in both
                 .attention
                 .iter()
@@ -266,7 +266,7 @@ mod tests {
         assert_eq!(of(&runs[1], &[8, 8]), [], "ids of its own");
         assert_eq!(of(&runs[0], &[8]), [], "learned queries");
         let alone = detect(&fixture("mini/none"), &Options::default());
-        let kinds = Kinds::new(first, &[]);
+        let kinds = Kinds::new(first, &[], 0.0);
         assert_eq!(turned(&alone, &kinds, &[8]), []);
     }
 
@@ -275,7 +275,7 @@ mod tests {
         let found = detect(&fixture("mini/none"), &Options::default());
         let site = &found.attention[0];
         let [zeros, ones] = [0.0, 1.0].map(|number| filled(&found, number));
-        let mut kinds = Kinds::new(&zeros, &[]);
+        let mut kinds = Kinds::new(&zeros, &[], 0.0);
         let (query, axis) = (site.query.value, site.query.lane.sequence);
         let own = (site.place.stack, false);
         kinds.of(own, query, [&zeros[&query], &ones[&query]], axis);
