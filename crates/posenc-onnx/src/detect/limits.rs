@@ -42,6 +42,22 @@ pub(crate) fn limits(runs: &Runs<'_>) -> Vec<Limit> {
         .collect()
 }
 
+/// Takes the rows of class tokens off the limits of their tables: runs do not count them where several frames
+/// make a token.
+pub(super) fn leave_out_class_tokens(graph: &Graph, findings: &[Finding], limits: &mut [Limit]) {
+    for finding in findings.iter().filter(|finding| finding.lead > 0) {
+        let (Some(tokens), Some(table)) = (finding.max_length, finding.table) else {
+            continue;
+        };
+        let name = source_name(graph, table);
+        let counts_them =
+            |limit: &&mut Limit| limit.value == name && limit.length == tokens + finding.lead;
+        let all = limits.iter_mut().filter(counts_them);
+        all.for_each(|limit| limit.length = tokens);
+    }
+    limits.sort_by_key(|limit| limit.length);
+}
+
 /// A constant that ends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bound {

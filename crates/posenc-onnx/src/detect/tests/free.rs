@@ -90,6 +90,48 @@ fn more_frames_than_a_table_has_rows_for_are_not_tried() {
     }
 }
 
+/// Tokens of several frames behind a class token, each with a row that its place picks.
+#[test]
+fn class_tokens_before_those_of_frames_are_no_part_of_the_limit() {
+    for (step, rows) in [(1, 40), (2, 40), (3, 20), (4, 300)] {
+        for has_class in [false, true] {
+            let mut s = Sketch::default();
+            let x = s.input("mel", DType::F32, &["batch", "8", "frames"]);
+            let w = s.weights(&[HIDDEN, 8, 3]);
+            let steps = [step];
+            let attrs = [
+                ("kernel_shape", A::Ints(&[3])),
+                ("pads", A::Ints(&[1, 1])),
+                ("strides", A::Ints(&steps)),
+            ];
+            let y = s.with("Conv", &[&x, &w], &attrs);
+            let mut x = s.transpose(&y, &[0, 2, 1]);
+            if has_class {
+                let shape = s.op("Shape", &[&x]);
+                let batch = s.slice(&shape, 0, [0, 1, 1]);
+                let rest = s.ints(&[1, HIDDEN as i64]);
+                let dims = s.concat(&[&batch, &rest], 0);
+                let class = s.weights(&[1, 1, HIDDEN]);
+                let class = s.op("Expand", &[&class, &dims]);
+                x = s.concat(&[&class, &x], 1);
+            }
+            let (shape, one, first) = (s.op("Shape", &[&x]), s.int(1), s.int(0));
+            let end = s.gather(&shape, &one, 0);
+            let places = s.op("Range", &[&first, &end, &one]);
+            let table = s.weights(&[rows, HIDDEN]);
+            let added = s.gather(&table, &places, 0);
+            let x = s.op("Add", &[&x, &added]);
+            let y = s.attends(&x, &x);
+            let read = found(&s.model(17, &[&y]));
+            let tokens = rows - usize::from(has_class);
+            assert_eq!(kinds(&read), [Kind::Learned], "{step} {has_class}");
+            assert_eq!(read.findings[0].max_length, Some(tokens), "{step}");
+            let limits: Vec<usize> = read.limits.iter().map(|l| l.length).collect();
+            assert_eq!(limits, [tokens], "{step} {has_class}");
+        }
+    }
+}
+
 /// The dimensions of the only input at the lengths of a trial run.
 fn dims(weights: &[usize], group: i64, dims: &[&str], op: &str) -> Vec<usize> {
     let mut s = Sketch::default();
