@@ -83,12 +83,10 @@ pub(crate) fn check(
     }
     reaches(after, plan, is_whole)?;
     let (mut lengths, mut left_out) = (vec![], vec![]);
+    // What ends elsewhere is run at as many tokens as the last table counts.
     let mut frames = None;
     for table in &plan.tables {
-        let entries = &before.found.findings[table.finding].entries;
-        frames = entries
-            .first()
-            .and_then(|entry| Frames::of(before, *entry, table.lead));
+        frames = Frames::of(before, &before.found.findings[table.finding]);
         check_rows(before, after, table, frames.as_ref())?;
         if table.new > table.old && !lengths.contains(&table.old) {
             left_out.extend(past_end::check(after, table.old, frames.as_ref(), &MOST)?);

@@ -1,9 +1,10 @@
 //! How many samples or frames of the inputs make so many tokens, where convolutions join several into one.
 
+use posenc_ir::ValueId;
 use posenc_ir::eval::{Budget, Trace};
-use posenc_ir::{Use, ValueId};
 
 use crate::detect::context::Context;
+use crate::detect::finding::Finding;
 use crate::detect::run_at;
 use crate::graph::ports::Lengths;
 
@@ -26,16 +27,22 @@ pub(in crate::prove) struct Frames {
 }
 
 impl Frames {
-    /// The count of the tokens to which rows are added at a place, without so many class tokens; `None` where
-    /// each further token is one element of the inputs, and where nothing else is added there.
-    pub(in crate::prove) fn of(context: &Context<'_>, entry: Use, lead: usize) -> Option<Self> {
-        let node = context.graph().node(entry.node);
+    /// The count of the tokens to which rows are added, without class tokens; `None` where each further token
+    /// is one element of the inputs, and where nothing else is added there.
+    pub(in crate::prove) fn of(context: &Context<'_>, finding: &Finding) -> Option<Self> {
+        let (entry, lead) = (finding.entries.first()?, finding.lead);
+        let (found, node) = (context.found, context.graph().node(entry.node));
+        let elements = found.lengths.past + found.lengths.sequence + lead;
+        let mut sites = finding.sites.iter().map(|site| context.site(*site));
+        if sites.any(|site| site.keys(&found.trace) == Some(elements)) {
+            return None;
+        }
         let mut others = (0..node.inputs().len()).filter(|slot| *slot != entry.slot());
         let content = others.find_map(|slot| {
             let value = node.input(slot)?;
             context.is_content(value).then_some(value)
         })?;
-        let frames = context.found.lengths.sequence;
+        let frames = found.lengths.sequence;
         let longer = frames.checked_mul(2)?;
         let sizes = |sequence| {
             let run = run(context, sequence)?;
