@@ -4,6 +4,7 @@
 //! decides otherwise. No other name counts.
 
 mod channels;
+mod counts;
 pub(crate) mod exchanged;
 pub(crate) mod given;
 mod ids;

@@ -169,12 +169,82 @@ fn lengths_that_are_compared_with_places_are_a_mask() {
         let n = s.op("Div", &[&n, &two]);
         s.op("Greater", &[&n, at])
     };
-    for mask in [plain, shortened] {
+    // As exporters write a division that rounds down.
+    let rounded_down: MaskOf = |s, at, n| {
+        let (two, zero) = (s.int(2), s.int(0));
+        let quotient = s.op("Div", &[n, &two]);
+        let rest = s.op("Mod", &[n, &two]);
+        let has_rest = s.op("Equal", &[&rest, &zero]);
+        let has_rest = s.op("Not", &[&has_rest]);
+        let [a, b] = [n, &two].map(|v| s.op("Less", &[v, &zero]));
+        let differs = s.op("Xor", &[&a, &b]);
+        let is_less = s.op("And", &[&differs, &has_rest]);
+        let one = s.int(1);
+        let less = s.op("Sub", &[&quotient, &one]);
+        let n = s.op("Where", &[&is_less, &less, &quotient]);
+        s.op("Less", &[at, &n])
+    };
+    let share: MaskOf = |s, at, n| {
+        let (shape, last) = (s.op("Shape", &["input_ids"]), s.int(1));
+        let length = s.gather(&shape, &last, 0);
+        let n = s.op("Mul", &[n, &length]);
+        let n = s.op("Div", &[&n, &length]);
+        s.op("Less", &[at, &n])
+    };
+    for mask in [plain, shortened, rounded_down, share] {
         let found = of_lengths(mask);
         assert!(found.ports.first(Role::Counts).is_some());
         assert!(found.attention[0].mask.padding);
         assert!(found.findings.is_empty() && found.not_evaluated.is_empty());
     }
+}
+
+/// Positions that count the tokens within an input of lengths, or what is computed of these.
+fn counted_within(limit: fn(&mut Sketch, &str) -> String) -> Found {
+    let mut s = Sketch::default();
+    let x = s.embedded();
+    let n = s.input("n", DType::I64, &["batch"]);
+    let (at, n) = (s.range(), s.unsqueeze(&n, &[1]));
+    let n = limit(&mut s, &n);
+    let counts = s.op("Less", &[&at, &n]);
+    let counts = s.cast(&counts, DType::I64);
+    let axis = s.int(1);
+    let places = s.op("CumSum", &[&counts, &axis]);
+    let places = s.op("Mul", &[&places, &counts]);
+    let table = s.weights(&[64, HIDDEN]);
+    let rows = s.gather(&table, &places, 0);
+    let x = s.op("Add", &[&x, &rows]);
+    let y = s.attends(&x, &x);
+    found(&s.model(17, &[&y]))
+}
+
+#[test]
+fn positions_that_count_within_lengths_are_found() {
+    let plain = counted_within(|_, n| n.to_owned());
+    assert_eq!(kinds(&plain), [Kind::Learned]);
+    let halved = counted_within(|s, n| {
+        let (two, zero) = (s.int(2), s.int(0));
+        let n = &s.op("Mul", &[n, &two]);
+        let rest = s.op("Mod", &[n, &two]);
+        let is_less = s.op("Less", &[&rest, &zero]);
+        let is_less = s.cast(&is_less, DType::I64);
+        let half = s.op("Div", &[n, &two]);
+        s.op("Sub", &[&half, &is_less])
+    });
+    assert_eq!(kinds(&halved), [Kind::Learned]);
+}
+
+#[test]
+fn places_that_meet_what_is_not_read_are_named() {
+    // A sum of all lengths is none of one sequence.
+    let read = counted_within(|s, n| s.op("CumSum", &[n, "n"]));
+    let why = "rows of a table are picked by places of tokens together with the input n";
+    let named = |found: &Found| found.not_evaluated.iter().any(|said| said.contains(why));
+    let said = read.ports.unclear();
+    assert!(
+        named(&read) || said.iter().any(|s| s.contains(why)),
+        "{said:?}"
+    );
 }
 
 #[test]

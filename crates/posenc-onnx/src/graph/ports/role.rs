@@ -1,15 +1,15 @@
 //! The role of an input, from its name, its type and its uses.
 
 use posenc_ir::{DType, Dim, Graph, ValueId};
-use rustc_hash::FxHashSet;
 
+use super::counts::{is_compared_with_places, is_range, meets_places};
 use super::masks::masks_scores;
 use super::uses::{
     Step, are_features, feeds_rotation, feeds_sines, feeds_weighted_sines, is_cache, is_position,
-    moves, picked_tables, picks_factors, picks_waves, reaches,
+    may_be_positions, moves, picked_tables, picks_factors, picks_waves, reaches, rows,
 };
 use super::{Port, Role};
-use crate::graph::operators::{gather_axis, is_copy, is_layout};
+use crate::graph::operators::gather_axis;
 use crate::graph::sizes::is_of_sizes_and;
 
 /// Words in the names of token ids.
@@ -29,9 +29,6 @@ const LENGTHS: &[&str] = &["seqlen", "seq_len", "length"];
 
 /// The most rows of a table of types; one of positions has more.
 const MOST_TYPES: usize = 4;
-
-/// The fewest rows of a table that may be one of positions: no model takes so few tokens.
-const FEWEST_POSITIONS: usize = 32;
 
 /// Whether the name of an input has one of these words.
 fn is_named(graph: &Graph, value: ValueId, words: &[&str]) -> bool {
@@ -71,6 +68,7 @@ pub(crate) fn role(graph: &Graph, value: ValueId, dtype: DType, rank: usize) -> 
     }
     if dtype.is_float() {
         return match rank {
+            1 if is_compared_with_places(graph, value) => Role::Counts,
             2 if is_compared_with_places(graph, value) => Role::Positions,
             // One of more axes, or of queries and keys, may be a bias by position.
             2 if is_by_key(graph, value) && masks_scores(graph, value) => Role::Padding,
@@ -137,11 +135,6 @@ fn starts_places(graph: &Graph, value: ValueId) -> bool {
     places.iter().any(picks)
 }
 
-/// Whether one of these tables has as many rows as one of positions.
-fn may_be_positions(graph: &Graph, tables: &[(ValueId, usize)]) -> bool {
-    rows(graph, tables).any(|rows| rows.is_none_or(|n| n >= FEWEST_POSITIONS))
-}
-
 /// Whether an input of two axes may have a number for each token, and not one for each sequence.
 fn is_for_each_token(graph: &Graph, value: ValueId) -> bool {
     matches!(graph.value(value).shape(), Some([_, tokens]) if *tokens != Dim::Known(1))
@@ -153,15 +146,6 @@ fn is_by_key(graph: &Graph, value: ValueId) -> bool {
         Some([a, b]) => (a != b || *a == Dim::Unknown) && *b != Dim::Known(1),
         _ => true,
     }
-}
-
-/// The rows of each of these tables, by the axis of rows; `None` where they are not stored.
-fn rows<'a>(
-    graph: &'a Graph,
-    tables: &'a [(ValueId, usize)],
-) -> impl Iterator<Item = Option<usize>> + 'a {
-    let rows = |(table, axis): &(ValueId, usize)| graph.stored(*table)?.dims.get(*axis).copied();
-    tables.iter().map(rows)
 }
 
 /// Whether an input picks rows of small tables alone.
@@ -301,6 +285,17 @@ pub(super) fn unclear(
             _ => false,
         }
     };
+    let is_unread = |(port, _): &&(&Port, Vec<_>)| {
+        let is_content = port.role == Role::Content && port.dims.len() < 2;
+        is_content && !is_given(port) && meets_places(graph, port.value)
+    };
+    let unread = all.iter().filter(is_unread).map(|(port, _)| {
+        let name = graph.name(port.value);
+        format!(
+            "rows of a table are picked by places of tokens together with the input {name}, in a way that is \
+             not read; give `input-role` {name}=position where it contains positions, or {name}=content"
+        )
+    });
     let said = |(port, _): &(&Port, Vec<_>)| {
         let name = graph.name(port.value);
         format!(
@@ -308,7 +303,8 @@ pub(super) fn unclear(
              {name}=position or {name}=content"
         )
     };
-    all.iter().filter(is_unclear).map(said).collect()
+    let unclear = all.iter().filter(is_unclear).map(said);
+    unclear.chain(unread).collect()
 }
 
 /// Whether what reads a mask or positions tells that they are, and their name does not.
@@ -325,65 +321,6 @@ pub(super) fn is_told_by_use(graph: &Graph, port: &Port) -> bool {
 pub(crate) fn contains_time_steps(graph: &Graph, port: &Port) -> bool {
     let each = port.dims.len() == 2 && port.dims[1] != Dim::Known(1);
     port.dtype.is_int() && each && is_named(graph, port.value, &["timestep", "time_step"])
-}
-
-/// Whether every use of the value compares it with a range, or tells a recurrence where to end: with
-/// places of tokens, to tell those that count.
-fn is_compared_with_places(graph: &Graph, value: ValueId) -> bool {
-    let mut stack = vec![value];
-    let mut seen = FxHashSet::default();
-    let mut compared = false;
-    while let Some(value) = stack.pop() {
-        if !seen.insert(value) {
-            continue;
-        }
-        for at in graph.uses(value) {
-            let node = graph.node(at.node);
-            match node.op() {
-                op if (is_copy(op) || is_layout(op)) && at.slot() == 0 => {
-                    stack.extend(node.outputs().iter().flatten());
-                }
-                "Less" | "LessOrEqual" | "Greater" | "GreaterOrEqual" => {
-                    let other = node.input(1 - at.slot());
-                    if !other.is_some_and(|other| is_range(graph, other)) {
-                        return false;
-                    }
-                    compared = true;
-                }
-                // As a convolution with strides shortens a sequence.
-                "Add" | "Sub" | "Mul" | "Div" | "Floor" | "Ceil" => {
-                    let mut others = node.inputs().iter().flatten().filter(|v| **v != value);
-                    if !others.all(|other| graph.stored(*other).is_some()) {
-                        return false;
-                    }
-                    stack.extend(node.outputs().iter().flatten());
-                }
-                // The longest of all.
-                "ReduceMax" | "Shape" => {}
-                // Sequences of a batch in the order of their lengths, as recurrences take them.
-                "TopK" if at.slot() == 0 => stack.extend(node.output(0)),
-                "GRU" | "LSTM" | "RNN" if at.slot() == 4 => {}
-                "ReverseSequence" if at.slot() == 1 => {}
-                _ => return false,
-            }
-        }
-    }
-    compared
-}
-
-/// Whether a value is a range, through casts and changes of shape.
-fn is_range(graph: &Graph, value: ValueId) -> bool {
-    let mut value = value;
-    loop {
-        let Some((id, _)) = graph.producer(value) else {
-            return false;
-        };
-        let node = graph.node(id);
-        match node.input(0) {
-            Some(before) if is_copy(node.op()) || is_layout(node.op()) => value = before,
-            _ => return node.is("Range"),
-        }
-    }
 }
 
 /// The inputs that are tables: floats of one size for all sequences, beside inputs of open size, of which

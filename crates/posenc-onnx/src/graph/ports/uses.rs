@@ -14,6 +14,9 @@ const MOST: usize = 256;
 /// Nodes between an operator and what is computed closely behind it.
 const FEW: usize = 16;
 
+/// The fewest rows of a table that may be one of positions: no model takes so few tokens.
+const FEWEST_POSITIONS: usize = 32;
+
 /// What a walk does at an operator.
 pub(super) enum Step {
     /// It ends: this is what it looks for.
@@ -83,8 +86,22 @@ pub(super) fn picked_tables(graph: &Graph, value: ValueId) -> Vec<(ValueId, usiz
     all
 }
 
+/// Whether one of these tables has as many rows as one of positions.
+pub(super) fn may_be_positions(graph: &Graph, tables: &[(ValueId, usize)]) -> bool {
+    rows(graph, tables).any(|rows| rows.is_none_or(|n| n >= FEWEST_POSITIONS))
+}
+
+/// The rows of each of these tables, by the axis of rows; `None` where they are not stored.
+pub(super) fn rows<'a>(
+    graph: &'a Graph,
+    tables: &'a [(ValueId, usize)],
+) -> impl Iterator<Item = Option<usize>> + 'a {
+    let rows = |(table, axis): &(ValueId, usize)| graph.stored(*table)?.dims.get(*axis).copied();
+    tables.iter().map(rows)
+}
+
 /// The table that a use picks rows of.
-fn picked(graph: &Graph, node: &Node, at: &Use) -> Option<(ValueId, usize)> {
+pub(super) fn picked(graph: &Graph, node: &Node, at: &Use) -> Option<(ValueId, usize)> {
     let (slot, axis) = match (node.domain(), node.op(), at.slot()) {
         ("", "Gather", 1) | ("com.microsoft", "GatherBlockQuantized", 1) => (0, gather_axis(node)?),
         ("", "GatherND", 1) => (0, 0),

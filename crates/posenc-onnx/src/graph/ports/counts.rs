@@ -1,0 +1,169 @@
+//! Lengths of sequences: what compares an input with the places of tokens, to tell those that count.
+
+use posenc_ir::{Graph, Node, Use, ValueId};
+use rustc_hash::FxHashSet;
+
+use super::uses::{may_be_positions, picked};
+use crate::graph::operators::{is_copy, is_layout};
+
+/// Whether every use of the value compares it with places of tokens, or tells a recurrence where to end. Before
+/// that, numbers may be computed from it, constants and sizes, as a convolution with strides shortens a sequence and
+/// as shares of the longest one are lengths.
+pub(super) fn is_compared_with_places(graph: &Graph, value: ValueId) -> bool {
+    let mut stack = vec![value];
+    let mut own = FxHashSet::default();
+    let mut beside = vec![];
+    let mut compared = false;
+    while let Some(value) = stack.pop() {
+        if !own.insert(value) {
+            continue;
+        }
+        for at in graph.uses(value) {
+            let node = graph.node(at.node);
+            let others = || {
+                let slots = (0..node.inputs().len()).filter(|slot| *slot != at.slot());
+                slots.filter_map(|slot| node.input(slot))
+            };
+            match node.op() {
+                op if (is_copy(op) || is_layout(op)) && at.slot() == 0 => {}
+                "Less" | "LessOrEqual" | "Greater" | "GreaterOrEqual"
+                    if others().all(|other| are_places(graph, other)) =>
+                {
+                    compared = true;
+                    continue;
+                }
+                op if is_arithmetic(op) || is_comparison(op) => beside.extend(others()),
+                // The longest of all.
+                "ReduceMax" | "Shape" => continue,
+                // Sequences of a batch in the order of their lengths, as recurrences take them.
+                "TopK" if at.slot() == 0 => {
+                    stack.extend(node.output(0));
+                    continue;
+                }
+                "GRU" | "LSTM" | "RNN" if at.slot() == 4 => continue,
+                "ReverseSequence" if at.slot() == 1 => continue,
+                _ => return false,
+            }
+            stack.extend(node.outputs().iter().flatten());
+        }
+    }
+    let is_number = |other: ValueId| own.contains(&other) || is_size(graph, other);
+    compared && beside.into_iter().all(is_number)
+}
+
+/// Whether each element is computed from those of the inputs at its place.
+fn is_arithmetic(op: &str) -> bool {
+    matches!(
+        op,
+        "Add"
+            | "Sub"
+            | "Mul"
+            | "Div"
+            | "Mod"
+            | "Neg"
+            | "Abs"
+            | "Sign"
+            | "Floor"
+            | "Ceil"
+            | "Round"
+            | "Min"
+            | "Max"
+            | "Clip"
+            | "Not"
+            | "And"
+            | "Or"
+            | "Xor"
+            | "Where"
+    )
+}
+
+fn is_comparison(op: &str) -> bool {
+    matches!(
+        op,
+        "Less" | "LessOrEqual" | "Greater" | "GreaterOrEqual" | "Equal"
+    )
+}
+
+/// Whether a value is computed from constants and sizes, and has no number for each place.
+fn is_size(graph: &Graph, value: ValueId) -> bool {
+    let mut stack = vec![value];
+    let mut seen = FxHashSet::default();
+    while let Some(value) = stack.pop() {
+        if !seen.insert(value) || graph.stored(value).is_some() {
+            continue;
+        }
+        let Some((id, _)) = graph.producer(value) else {
+            return false;
+        };
+        let node = graph.node(id);
+        match node.op() {
+            "Shape" | "Size" | "Constant" => {}
+            "Concat" | "ReduceProd" | "ReduceMax" | "Gather" | "Slice" => {
+                stack.extend(node.inputs().iter().flatten());
+            }
+            op if is_arithmetic(op) || is_comparison(op) || is_copy(op) || is_layout(op) => {
+                stack.extend(node.inputs().iter().flatten());
+            }
+            _ => return false,
+        }
+    }
+    true
+}
+
+/// Whether a value has the places of tokens: a range, or stored numbers 0, 1, ….
+fn are_places(graph: &Graph, value: ValueId) -> bool {
+    let counts_up = || {
+        let stored = graph.constant(value)?;
+        let is_short = stored.dtype().is_int() && (2..=MOST).contains(&stored.len());
+        let numbers = is_short.then(|| stored.to_f64s())??;
+        let mut places = numbers.iter().zip(0..);
+        Some(places.all(|(number, place)| *number == f64::from(place)))
+    };
+    is_range(graph, value) || counts_up() == Some(true)
+}
+
+/// The most stored places that are looked at.
+const MOST: usize = 1 << 16;
+
+/// Whether a value is a range, through casts and changes of shape.
+pub(super) fn is_range(graph: &Graph, value: ValueId) -> bool {
+    let mut value = value;
+    loop {
+        let Some((id, _)) = graph.producer(value) else {
+            return false;
+        };
+        let node = graph.node(id);
+        match node.input(0) {
+            Some(before) if is_copy(node.op()) || is_layout(node.op()) => value = before,
+            _ => return node.is("Range"),
+        }
+    }
+}
+
+/// Whether places of tokens and this value together pick rows of a table of many.
+pub(super) fn meets_places(graph: &Graph, value: ValueId) -> bool {
+    let goes_on = |node: &Node, at: &Use| {
+        let op = node.op();
+        let moves = (is_copy(op) || is_layout(op) || op == "CumSum") && at.slot() == 0;
+        node.domain().is_empty() && (moves || is_arithmetic(op) || is_comparison(op))
+    };
+    let mut stack = vec![value];
+    let mut own = FxHashSet::default();
+    let (mut meets, mut picks) = (false, false);
+    while let Some(value) = stack.pop() {
+        if !own.insert(value) {
+            continue;
+        }
+        for at in graph.uses(value) {
+            let node = graph.node(at.node);
+            let table = picked(graph, node, at);
+            picks |= table.is_some_and(|table| may_be_positions(graph, &[table]));
+            if goes_on(node, at) {
+                let mut others = node.inputs().iter().flatten();
+                meets |= others.any(|other| is_range(graph, *other));
+                stack.extend(node.outputs().iter().flatten());
+            }
+        }
+    }
+    meets && picks
+}
