@@ -177,6 +177,10 @@ pub(crate) fn token_axes(
                 (last - 1..=last).collect()
             }
         }
+        // Features have a size that is known.
+        Role::Content if last == 2 && is_open(1) != is_open(2) => {
+            vec![if is_open(1) { 1 } else { 2 }]
+        }
         Role::Content if last == 2 && is_convolved(graph, port.value) => vec![2],
         Role::Content if !is_open(last.min(1)) && is_taken_apart(graph, port.value) => {
             return None;

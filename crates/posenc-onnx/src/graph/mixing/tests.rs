@@ -43,6 +43,38 @@ fn list(model: &Model, known: &Known) -> Vec<(String, Mixing)> {
     mixers.iter().map(|m| (op(m.node), m.mixing)).collect()
 }
 
+/// The axes of tokens of an input of three axes that a convolution reads in this order.
+fn axes(dims: &str, order: &str) -> Option<Vec<usize>> {
+    let text = format!(
+        "<ir_version: 9, opset_import: [\"\" : 18]>\n\
+         test (float[{dims}] x, float[8, 16, 3] w) => (float[] y) {{\n\
+         t = Transpose<perm = [{order}]>(x)\n    y = Conv(t, w)\n}}\n"
+    );
+    let model = Model::parse(&text).unwrap();
+    let ports = Ports::of(model.graph(), &Default::default());
+    let lengths = Lengths {
+        batch: 2,
+        sequence: 6,
+        past: 0,
+    };
+    let port = ports.iter().next().unwrap();
+    super::token_axes(
+        (model.graph(), &ports),
+        port,
+        &ports.dims(port, lengths),
+        lengths,
+    )
+}
+
+#[test]
+fn tokens_of_frames_are_along_the_open_axis() {
+    assert_eq!(axes("batch, time, 16", "0, 2, 1"), Some(vec![1]));
+    assert_eq!(axes("batch, 16, time", "0, 1, 2"), Some(vec![2]));
+    assert_eq!(axes("batch, time, 16", "0, 1, 2"), Some(vec![1]));
+    // Nothing tells where both are known.
+    assert_eq!(axes("batch, 40, 16", "0, 2, 1"), Some(vec![1]), "control");
+}
+
 fn others(body: &str) -> Vec<String> {
     let all = found(body).into_iter();
     all.filter(|(_, mixing)| *mixing == Mixing::Other)
