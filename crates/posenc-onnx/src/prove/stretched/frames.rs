@@ -1,6 +1,8 @@
 //! How many samples or frames of the inputs make so many tokens, where convolutions join several into one.
 
 use posenc_ir::ValueId;
+use std::cmp::Ordering;
+
 use posenc_ir::eval::{Budget, Trace};
 
 use crate::detect::context::Context;
@@ -12,7 +14,10 @@ use crate::graph::ports::Lengths;
 const SIZES: Budget = Budget { elements: 1 << 16 };
 
 /// Runs in which a number of frames is looked for.
-const TRIES: usize = 4;
+const TRIES: usize = 24;
+
+/// Tokens by which the first guess may be off.
+const NEAR: usize = 4;
 
 /// Where tokens and frames are counted.
 pub(in crate::prove) struct Frames {
@@ -72,21 +77,33 @@ impl Frames {
         let [[frames, few], [longer, many]] = self.seen;
         let tokens = tokens.checked_add(self.lead)?;
         let (step, more) = (longer.checked_sub(frames)?, many.checked_sub(few)?);
-        let mut at = frames;
-        let mut made = few;
+        let count = |frames: usize| {
+            let run = run(context, frames)?;
+            run.get(self.content).dims.as_ref()?.get(self.axis).copied()
+        };
+        let moved = tokens.abs_diff(few).checked_mul(step)? / more;
+        let mut at = match few < tokens {
+            true => frames.checked_add(moved)?,
+            false => frames.saturating_sub(moved).max(1),
+        };
+        // More frames make no fewer tokens: first both sides of the goal are looked for, then the middle is tried.
+        let (mut too_few, mut too_many) = (None, None);
+        let mut reach = step.div_ceil(more).checked_mul(NEAR)?;
         for _ in 0..TRIES {
-            if made == tokens {
-                return Some(at);
+            match count(at)?.cmp(&tokens) {
+                Ordering::Equal => return Some(at),
+                Ordering::Less => too_few = Some(at),
+                Ordering::Greater => too_many = Some(at),
             }
-            let moved = tokens.abs_diff(made).checked_mul(step)?.div_ceil(more);
-            at = match made < tokens {
-                true => at.checked_add(moved)?,
-                false => at.checked_sub(moved)?,
+            at = match (too_few, too_many) {
+                (Some(few), Some(many)) if many > few + 1 => few + (many - few) / 2,
+                (Some(few), None) => few.checked_add(reach)?,
+                (None, Some(many)) if many > 1 => many.saturating_sub(reach).max(1),
+                _ => return None,
             };
-            let run = run(context, at)?;
-            made = *run.get(self.content).dims.as_ref()?.get(self.axis)?;
+            reach = reach.checked_mul(2)?;
         }
-        (made == tokens).then_some(at)
+        None
     }
 }
 

@@ -12,13 +12,23 @@ const ROWS: usize = 40;
 /// A layer on tokens of `step` frames each, with rows of a table that is cut to their number or picked by their
 /// places, and with what is done to the tokens then.
 fn model(step: i64, is_picked: bool, then: fn(&mut Sketch, &str, &str) -> String) -> Model {
+    padded(1, step, is_picked, then)
+}
+
+/// The same with so many frames of zeros at both ends.
+fn padded(
+    pads: i64,
+    step: i64,
+    is_picked: bool,
+    then: fn(&mut Sketch, &str, &str) -> String,
+) -> Model {
     let mut s = Sketch::default();
     let x = s.input("mel", DType::F32, &["batch", "8", "frames"]);
     let w = s.weights(&[HIDDEN, 8, 3]);
-    let steps = [step];
+    let (steps, pads) = ([step], [pads; 2]);
     let attrs = [
         ("kernel_shape", A::Ints(&[3])),
-        ("pads", A::Ints(&[1, 1])),
+        ("pads", A::Ints(&pads)),
         ("strides", A::Ints(&steps)),
     ];
     let y = s.with("Conv", &[&x, &w], &attrs);
@@ -78,6 +88,25 @@ fn rows_of_tokens_of_several_frames_are_stretched() {
                 let place = 2 * row + if share < 0.5 { 1 } else { 2 };
                 let got = new[place * HIDDEN + at];
                 assert!((got - wanted).abs() < 1e-6, "{step} {row}: {got} {wanted}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_number_of_tokens_is_found_where_frames_at_the_ends_are_lost() {
+    for step in [2, 4] {
+        for pads in [0, 1, 5] {
+            for length in (ROWS + 1..3 * ROWS).step_by(13) {
+                let mut request = Request {
+                    scale: Some(LawName::Linear.into()),
+                    ..Request::default()
+                };
+                request.parameters.max_length = Some(length);
+                let mut model = padded(pads, step, true, |_, x, _| x.to_owned());
+                let done = rewrite(&mut model, &request).map_err(|why| why.to_string());
+                let done = done.unwrap_or_else(|why| panic!("{step} {pads} {length}: {why}"));
+                assert_eq!(done.report.limits.after[0].length, length);
             }
         }
     }
