@@ -141,7 +141,7 @@ fn detect_as_is(model: &Model, options: &Options) -> Found {
         not_evaluated,
         ..found
     };
-    limits::leave_out_class_tokens(graph, &found.findings, &mut found.limits);
+    limits::end_where_rows_do(graph, &mut found);
     found.not_evaluated.extend(single::unread(graph, &found));
     let on_scores = later::on_scores(model, &found);
     found.later.extend(on_scores);
@@ -201,7 +201,7 @@ pub(crate) fn rescaled(model: &Model, options: &Options, before: &Found) -> Foun
         |found: &Found, model: &Model| trial(model, (&found.ports, &found.classes), found.lengths);
     rotary::quantized::find(model, &mut found, run);
     found.limits = limits::limits(&Runs::new(model, &found));
-    limits::leave_out_class_tokens(graph, &found.findings, &mut found.limits);
+    limits::end_where_rows_do(graph, &mut found);
     found.forget_late_masks();
     found
 }

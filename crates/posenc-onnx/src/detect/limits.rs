@@ -42,20 +42,27 @@ pub(crate) fn limits(runs: &Runs<'_>) -> Vec<Limit> {
         .collect()
 }
 
-/// Takes the rows of class tokens off the limits of their tables: runs do not count them where several frames
-/// make a token.
-pub(super) fn leave_out_class_tokens(graph: &Graph, findings: &[Finding], limits: &mut [Limit]) {
-    for finding in findings.iter().filter(|finding| finding.lead > 0) {
+/// Ends tables where several frames make a token as their rows tell: runs count no class tokens there, and no rows
+/// before the first one that is read.
+pub(super) fn end_where_rows_do(graph: &Graph, found: &mut Found) {
+    let counted = |finding: &Finding| {
+        let elements = found.lengths.past + found.lengths.sequence + finding.lead;
+        let mut sites = finding.sites.iter().map(|site| &found.attention[*site]);
+        sites.any(|site| site.keys(&found.trace) == Some(elements))
+    };
+    let is_joined = |finding: &&Finding| !finding.sites.is_empty() && !counted(finding);
+    for finding in found.findings.iter().filter(is_joined) {
         let (Some(tokens), Some(table)) = (finding.max_length, finding.table) else {
             continue;
         };
         let name = source_name(graph, table);
-        let counts_them =
-            |limit: &&mut Limit| limit.value == name && limit.length == tokens + finding.lead;
-        let all = limits.iter_mut().filter(counts_them);
-        all.for_each(|limit| limit.length = tokens);
+        let ends_later = |limit: &&mut Limit| {
+            limit.value == name && limit.cause == LimitCause::Table && limit.length > tokens
+        };
+        let limits = found.limits.iter_mut().filter(ends_later);
+        limits.for_each(|limit| limit.length = tokens);
     }
-    limits.sort_by_key(|limit| limit.length);
+    found.limits.sort_by_key(|limit| limit.length);
 }
 
 /// A constant that ends.
