@@ -5,28 +5,26 @@ mod distances;
 mod frames;
 pub(super) mod past_end;
 mod slopes;
+mod table_runs;
 mod unread;
 
 use ndarray::{Array1, Array2, ArrayD, ArrayView2, Axis};
 use posenc_encodings::encoding::{SAME, near_params};
 use posenc_encodings::resize::{Corners, Resizing};
-use posenc_ir::eval::{Budget, Trace};
-use posenc_ir::{DType, ValueId};
+use posenc_ir::DType;
+use posenc_ir::eval::Budget;
 
 use crate::detect::context::Context;
 use crate::detect::finding::{Encoding, Finding};
-use crate::detect::{limits, run_at};
+use crate::detect::limits;
 use crate::error::{Refusal, RewriteError};
-use crate::graph::ports::Lengths;
 use crate::plan::stretch::distances::ByDistance;
 use crate::plan::stretch::{Divided, Plan, Rows, Table};
 use crate::prove::bound::{ROUNDINGS, WAVE};
 use crate::prove::invariants::check_same_sites;
 use crate::report::{Limit, LimitCause};
 use frames::Frames;
-
-/// Elements that a value of a run at a length of the tables may have.
-const MOST: Budget = Budget { elements: 1 << 26 };
+use table_runs::{MOST, TableRuns, by_copy};
 
 /// The same where pairs of tokens count, and not what they have; more where there are more pairs.
 const PAIRS: usize = 1 << 22;
@@ -242,82 +240,6 @@ fn steps(rows: &Array2<f64>) -> Vec<f64> {
         true => vec![shared; own.len()],
         false => own,
     }
-}
-
-/// What is added at the first `length` positions, `[position, feature]`; of a table that an operator
-/// reads itself, its rows after those that are reserved.
-fn rows(run: &Trace, value: ValueId, length: usize, reserved: usize) -> Option<Array2<f64>> {
-    let data = run.get(value).to_f64()?;
-    let (dim, others) = data.shape().split_last()?;
-    let first = |count: usize| match count {
-        n if n == length => Some(0),
-        n if n == length + reserved => Some(reserved),
-        _ => None,
-    };
-    // Positions may be before sequences.
-    let axis = (0..others.len())
-        .rev()
-        .find(|axis| first(others[*axis]).is_some())?;
-    let (count, dim, first) = (others[axis], *dim, first(others[axis])?);
-    let order = (0..others.len()).filter(|other| *other != axis);
-    let order: Vec<usize> = order.chain([axis, others.len()]).collect();
-    let copies = by_copy(data.permuted_axes(order), count, dim)?;
-    let one = copies.first()?;
-    if copies.iter().any(|other| other != one) {
-        return None;
-    }
-    Some(one.slice(ndarray::s![first.., ..]).to_owned())
-}
-
-/// Trial runs of one sequence without a cache, in which every position of a table is read.
-struct TableRuns<'a> {
-    context: &'a Context<'a>,
-    length: usize,
-    /// The elements of the inputs, in the order in which they are tried.
-    sequences: Vec<usize>,
-    /// The run of each.
-    made: Vec<Option<Option<Trace>>>,
-}
-
-impl<'a> TableRuns<'a> {
-    fn new(context: &'a Context<'a>, length: usize, frames: Option<&Frames>) -> Self {
-        let sequences = match frames {
-            Some(frames) => frames.for_tokens(context, length).into_iter().collect(),
-            // Another stack may have one token more.
-            None => vec![length, length.saturating_sub(1)],
-        };
-        Self {
-            context,
-            length,
-            made: vec![None; sequences.len()],
-            sequences,
-        }
-    }
-
-    /// See [`rows`].
-    fn rows(&mut self, value: ValueId, reserved: usize) -> Option<Array2<f64>> {
-        let (context, length) = (self.context, self.length);
-        let made = self.made.iter_mut().zip(&self.sequences);
-        let mut all = made.filter_map(|(made, sequence)| {
-            let wanted = Lengths {
-                batch: 1,
-                sequence: *sequence,
-                past: 0,
-            };
-            let run =
-                made.get_or_insert_with(|| run_at(context.model, context.found, wanted, &MOST));
-            rows(run.as_ref()?, value, length, reserved)
-        });
-        all.next()
-    }
-}
-
-/// Each `[position, feature]` of an array with further axes.
-fn by_copy(data: ArrayD<f64>, count: usize, dim: usize) -> Option<Vec<Array2<f64>>> {
-    let copies = data.len() / (count * dim).max(1);
-    let flat = data.as_standard_layout().into_owned();
-    let flat = flat.into_shape_with_order((copies, count, dim)).ok()?;
-    Some(flat.outer_iter().map(|copy| copy.to_owned()).collect())
 }
 
 /// The first position whose row is not that of the formula, in what is added whole; `None` where the rows
