@@ -147,12 +147,7 @@ impl<'a> Candidate<'a> {
         let Some(rows) = &self.rows else {
             let found: Vec<_> = self.tables.iter().filter_map(|t| self.absent(t)).collect();
             if found.is_empty() {
-                let misses = self.tables.iter().filter_map(|t| self.learned(t).err());
-                let evidence = misses.map(|why| format!("no table read by position: {why}"));
-                let mut unread = self.unread();
-                let known = unread.iter_mut();
-                known.for_each(|(_, finding)| finding.evidence.extend(evidence.clone()));
-                return unread.into_iter().collect();
+                return self.unread().into_iter().collect();
             }
             for why in found.iter().flat_map(|(_, f)| &f.evidence) {
                 results.not_evaluated.push(format!("{place}: {why}"));
@@ -358,6 +353,9 @@ impl<'a> Candidate<'a> {
         found.1.evidence = vec![format!(
             "{place} adds a value that depends on the position and could not be evaluated"
         )];
+        let misses = self.tables.iter().filter_map(|t| self.learned(t).err());
+        let misses = misses.map(|why| format!("no table read by position: {why}"));
+        found.1.evidence.extend(misses);
         class.has(Class::POSITION).then_some(found)
     }
 

@@ -115,6 +115,14 @@ impl Found {
         self.classes.of_value(value).has(Class::CONTENT)
     }
 
+    /// Whether each token to which the rows of a finding are added is one element of the inputs, and not made of
+    /// several frames: a site has as many keys.
+    pub(crate) fn are_elements(&self, finding: &Finding) -> bool {
+        let elements = self.lengths.past + self.lengths.sequence + finding.lead;
+        let mut sites = finding.sites.iter().map(|site| &self.attention[*site]);
+        sites.any(|site| site.keys(&self.trace) == Some(elements))
+    }
+
     /// The inputs as the model is run: with the width of caches that do not declare it.
     pub(crate) fn ports_with_width(&self) -> Ports {
         let cached = self.attention.iter().filter(|site| site.past);

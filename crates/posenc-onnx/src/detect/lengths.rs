@@ -85,8 +85,9 @@ fn cut(classes: &Classes, trace: &Trace, node: &Node, dims: &[usize]) -> Option<
         .min_by_key(|(rows, end)| rows.saturating_sub(*end))
 }
 
-/// The rows of a constant that positions pick, and the row behind the last that is picked. Where several
-/// positions share the last row, as distances do, all positions have one.
+/// The rows of a constant that positions pick, and the row behind the last that is picked. `None` for a table that
+/// is read to its last row in sequences of any length: some of its rows are picked more often than others, as those
+/// of distances are.
 fn picked(classes: &Classes, trace: &Trace, node: &Node, dims: &[usize]) -> Option<(usize, usize)> {
     let index = node.input(1)?;
     let class = classes.of_value(index);
@@ -95,14 +96,18 @@ fn picked(classes: &Classes, trace: &Trace, node: &Node, dims: &[usize]) -> Opti
     }
     let axis = wrap(node.int("axis").ok()?.unwrap_or(0), dims.len())?;
     let rows = *dims.get(axis)?;
+    let picked = trace.get(index).to_i64()?;
+    let last = picked.iter().copied().max()?;
+    let read = usize::try_from(last).ok()?.checked_add(1)?;
+    if read != rows {
+        return Some((rows, read));
+    }
     let mut times = BTreeMap::<i64, usize>::new();
-    for row in trace.get(index).to_i64()?.iter() {
+    for row in picked.iter() {
         *times.entry(*row).or_default() += 1;
     }
-    let (last, of_last) = times.last_key_value()?;
-    let read = usize::try_from(*last).ok()?.checked_add(1)?;
-    let is_even = times.len() > 1 && times.values().all(|count| count == of_last);
-    (read > rows || is_even).then_some((rows, read))
+    let is_even = times.len() > 1 && times.values().all(|count| *count == times[&last]);
+    is_even.then_some((rows, read))
 }
 
 /// The length at which a size is `wanted` that is `seen` at the length `sequence`; `None` where none is

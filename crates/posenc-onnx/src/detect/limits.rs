@@ -45,12 +45,8 @@ pub(crate) fn limits(runs: &Runs<'_>) -> Vec<Limit> {
 /// Ends tables where several frames make a token as their rows tell: runs count no class tokens there, and no rows
 /// before the first one that is read.
 pub(super) fn end_where_rows_do(graph: &Graph, found: &mut Found) {
-    let counted = |finding: &Finding| {
-        let elements = found.lengths.past + found.lengths.sequence + finding.lead;
-        let mut sites = finding.sites.iter().map(|site| &found.attention[*site]);
-        sites.any(|site| site.keys(&found.trace) == Some(elements))
-    };
-    let is_joined = |finding: &&Finding| !finding.sites.is_empty() && !counted(finding);
+    let mut limits = std::mem::take(&mut found.limits);
+    let is_joined = |finding: &&Finding| !finding.sites.is_empty() && !found.are_elements(finding);
     for finding in found.findings.iter().filter(is_joined) {
         let (Some(tokens), Some(table)) = (finding.max_length, finding.table) else {
             continue;
@@ -59,10 +55,11 @@ pub(super) fn end_where_rows_do(graph: &Graph, found: &mut Found) {
         let ends_later = |limit: &&mut Limit| {
             limit.value == name && limit.cause == LimitCause::Table && limit.length > tokens
         };
-        let limits = found.limits.iter_mut().filter(ends_later);
-        limits.for_each(|limit| limit.length = tokens);
+        let own = limits.iter_mut().filter(ends_later);
+        own.for_each(|limit| limit.length = tokens);
     }
-    found.limits.sort_by_key(|limit| limit.length);
+    limits.sort_by_key(|limit| limit.length);
+    found.limits = limits;
 }
 
 /// A constant that ends.

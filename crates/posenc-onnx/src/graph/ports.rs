@@ -120,8 +120,10 @@ impl Ports {
             symbols = self::symbols(&ports, &fixed);
         }
         let image = image::side(graph, &ports);
+        let mut unclear = role::unclear(graph, &ports, given);
+        unclear.extend(role::met_by_places(graph, &ports, given));
         Self {
-            unclear: role::unclear(graph, &ports, given),
+            unclear,
             ports,
             symbols,
             image,

@@ -1,6 +1,6 @@
 //! Values that follow from sizes.
 
-use posenc_ir::{Graph, ValueId};
+use posenc_ir::{Graph, Node, ValueId};
 use rustc_hash::FxHashSet;
 
 use crate::graph::operators::is_random;
@@ -16,6 +16,25 @@ pub(crate) fn is_of_sizes_and(
     value: ValueId,
     may_read: impl Fn(ValueId) -> bool,
 ) -> bool {
+    let passes = |node: &Node| node.bodies().next().is_none() && !is_random(node);
+    is_of(graph, value, may_read, passes)
+}
+
+/// Whether a value is computed from constants and sizes by these operators alone.
+pub(crate) fn is_of_sizes_by(
+    graph: &Graph,
+    value: ValueId,
+    passes: impl Fn(&Node) -> bool,
+) -> bool {
+    is_of(graph, value, |_| false, passes)
+}
+
+fn is_of(
+    graph: &Graph,
+    value: ValueId,
+    may_read: impl Fn(ValueId) -> bool,
+    passes: impl Fn(&Node) -> bool,
+) -> bool {
     let mut stack = vec![value];
     let mut seen = FxHashSet::default();
     while let Some(value) = stack.pop() {
@@ -26,12 +45,13 @@ pub(crate) fn is_of_sizes_and(
             return false;
         };
         let node = graph.node(id);
-        if node.bodies().next().is_some() || is_random(node) {
+        if matches!(node.op(), "Shape" | "Size") {
+            continue;
+        }
+        if !passes(node) {
             return false;
         }
-        if !matches!(node.op(), "Shape" | "Size") {
-            stack.extend(node.inputs().iter().flatten());
-        }
+        stack.extend(node.inputs().iter().flatten());
     }
     true
 }

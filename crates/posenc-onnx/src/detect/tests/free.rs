@@ -3,6 +3,17 @@
 use super::*;
 use crate::graph::mixing::Mixing;
 
+/// Frames of `bins` features, of which three make one of the hidden size at every so many.
+fn convolved(s: &mut Sketch, x: &str, bins: usize, step: i64) -> String {
+    let (w, steps) = (s.weights(&[HIDDEN, bins, 3]), [step]);
+    let attrs = [
+        ("kernel_shape", A::Ints(&[3])),
+        ("pads", A::Ints(&[1, 1])),
+        ("strides", A::Ints(&steps)),
+    ];
+    s.with("Conv", &[x, &w], &attrs)
+}
+
 /// Frames of `bins` features, convolved with this step, with rows of a table added, through one layer.
 fn heard(bins: usize, step: i64, rows: usize) -> Model {
     let mut s = Sketch::default();
@@ -11,17 +22,8 @@ fn heard(bins: usize, step: i64, rows: usize) -> Model {
         DType::F32,
         &["batch", "feature_size", "frames"],
     );
-    let w = s.weights(&[HIDDEN, bins, 3]);
-    let attrs = [("kernel_shape", A::Ints(&[3])), ("pads", A::Ints(&[1, 1]))];
-    let y = s.with("Conv", &[&x, &w], &attrs);
-    let w = s.weights(&[HIDDEN, HIDDEN, 3]);
-    let steps = [step];
-    let attrs = [
-        ("kernel_shape", A::Ints(&[3])),
-        ("pads", A::Ints(&[1, 1])),
-        ("strides", A::Ints(&steps)),
-    ];
-    let y = s.with("Conv", &[&y, &w], &attrs);
+    let y = convolved(&mut s, &x, bins, 1);
+    let y = convolved(&mut s, &y, HIDDEN, step);
     let x = s.transpose(&y, &[0, 2, 1]);
     let table = s.weights(&[rows, HIDDEN]);
     let x = s.op("Add", &[&x, &table]);
@@ -49,13 +51,7 @@ fn more_frames_than_a_table_has_rows_for_are_not_tried() {
     let heard = |rows: usize, counts_frames: bool| {
         let mut s = Sketch::default();
         let x = s.input("mel", DType::F32, &["batch", "8", "frames"]);
-        let w = s.weights(&[HIDDEN, 8, 3]);
-        let attrs = [
-            ("kernel_shape", A::Ints(&[3])),
-            ("pads", A::Ints(&[1, 1])),
-            ("strides", A::Ints(&[2])),
-        ];
-        let y = s.with("Conv", &[&x, &w], &attrs);
+        let y = convolved(&mut s, &x, 8, 2);
         let x = s.transpose(&y, &[0, 2, 1]);
         let (of, at) = if counts_frames { ("mel", 2) } else { (&*x, 1) };
         let (shape, first, axis) = (s.op("Shape", &[of]), s.ints(&[0]), s.ints(&[at]));
@@ -97,14 +93,7 @@ fn class_tokens_before_those_of_frames_are_no_part_of_the_limit() {
         for has_class in [false, true] {
             let mut s = Sketch::default();
             let x = s.input("mel", DType::F32, &["batch", "8", "frames"]);
-            let w = s.weights(&[HIDDEN, 8, 3]);
-            let steps = [step];
-            let attrs = [
-                ("kernel_shape", A::Ints(&[3])),
-                ("pads", A::Ints(&[1, 1])),
-                ("strides", A::Ints(&steps)),
-            ];
-            let y = s.with("Conv", &[&x, &w], &attrs);
+            let y = convolved(&mut s, &x, 8, step);
             let mut x = s.transpose(&y, &[0, 2, 1]);
             if has_class {
                 let shape = s.op("Shape", &[&x]);

@@ -267,7 +267,27 @@ fn numbers_of_queries_that_are_compared_with_places_are_positions() {
 
 #[test]
 fn other_numbers_of_sequences_are_no_lengths() {
-    let cases: [(&str, MaskOf); 3] = [
+    let cases: [(&str, MaskOf); 7] = [
+        ("multiplied with places", |s, at, n| {
+            let product = s.op("Mul", &[at, n]);
+            s.op("Less", &[at, &product])
+        }),
+        ("chosen at some places", |s, at, n| {
+            let (three, zero) = (s.int(3), s.int(0));
+            let is_first = s.op("Less", &[at, &three]);
+            let chosen = s.op("Where", &[&is_first, n, &zero]);
+            s.op("Less", &[at, &chosen])
+        }),
+        ("added up", |s, at, n| {
+            let axis = s.int(0);
+            let ends = s.op("CumSum", &[n, &axis]);
+            s.op("Less", &[at, &ends])
+        }),
+        ("multiplied with other numbers than sizes", |s, at, n| {
+            let other = s.input("m", DType::I64, &["batch", "1"]);
+            let product = s.op("Mul", &[n, &other]);
+            s.op("Less", &[at, &product])
+        }),
         ("compared with a number", |s, at, n| {
             let (three, zero) = (s.int(3), s.int(0));
             let few = s.op("Less", &[n, &three]);

@@ -51,23 +51,18 @@ fn cosines_and_sines_that_are_inputs_are_told() {
 
 #[test]
 fn scales_of_dynamic_quantization_are_none() {
+    fn quantized(s: &mut Sketch, y: &str) -> Vec<String> {
+        let dims = &["batch", "sequence", "8"];
+        let pixels = s.input(&format!("pixels_of_{y}"), DType::F32, dims);
+        s.many("DynamicQuantizeLinear", &[&pixels], &[], 3)
+    }
     let scaled = |s: &mut Sketch, y: &str, _: &str| {
-        let name = s.input(
-            &format!("pixels_of_{y}"),
-            DType::F32,
-            &["batch", "sequence", "8"],
-        );
-        let all = s.many("DynamicQuantizeLinear", &[&name], &[], 3);
+        let all = quantized(s, y);
         s.op("Mul", &[y, &all[1]])
     };
     assert_eq!(unread(scaled), [""; 0]);
     let rounded = |s: &mut Sketch, y: &str, _: &str| {
-        let name = s.input(
-            &format!("pixels_of_{y}"),
-            DType::F32,
-            &["batch", "sequence", "8"],
-        );
-        let all = s.many("DynamicQuantizeLinear", &[&name], &[], 3);
+        let all = quantized(s, y);
         let all = s.op("DequantizeLinear", &[&all[0], &all[1], &all[2]]);
         let all = s.unsqueeze(&all, &[1]);
         s.op("Mul", &[y, &all])

@@ -5,6 +5,10 @@ use rustc_hash::FxHashSet;
 
 use super::uses::{may_be_positions, picked};
 use crate::graph::operators::{is_copy, is_layout};
+use crate::graph::sizes::is_of_sizes_by;
+
+/// The most stored places that are looked at.
+const MOST: usize = 1 << 16;
 
 /// Whether every use of the value compares it with places of tokens, or tells a recurrence where to end. Before
 /// that, numbers may be computed from it, constants and sizes, as a convolution with strides shortens a sequence and
@@ -86,28 +90,14 @@ fn is_comparison(op: &str) -> bool {
 
 /// Whether a value is computed from constants and sizes, and has no number for each place.
 fn is_size(graph: &Graph, value: ValueId) -> bool {
-    let mut stack = vec![value];
-    let mut seen = FxHashSet::default();
-    while let Some(value) = stack.pop() {
-        if !seen.insert(value) || graph.stored(value).is_some() {
-            continue;
-        }
-        let Some((id, _)) = graph.producer(value) else {
-            return false;
-        };
-        let node = graph.node(id);
-        match node.op() {
-            "Shape" | "Size" | "Constant" => {}
-            "Concat" | "ReduceProd" | "ReduceMax" | "Gather" | "Slice" => {
-                stack.extend(node.inputs().iter().flatten());
-            }
-            op if is_arithmetic(op) || is_comparison(op) || is_copy(op) || is_layout(op) => {
-                stack.extend(node.inputs().iter().flatten());
-            }
-            _ => return false,
-        }
-    }
-    true
+    is_of_sizes_by(graph, value, |node| {
+        let op = node.op();
+        let picks = matches!(
+            op,
+            "Concat" | "ReduceProd" | "ReduceMax" | "Gather" | "Slice"
+        );
+        picks || is_arithmetic(op) || is_comparison(op) || is_copy(op) || is_layout(op)
+    })
 }
 
 /// Whether a value has the places of tokens: a range, or stored numbers 0, 1, ….
@@ -121,9 +111,6 @@ fn are_places(graph: &Graph, value: ValueId) -> bool {
     };
     is_range(graph, value) || counts_up() == Some(true)
 }
-
-/// The most stored places that are looked at.
-const MOST: usize = 1 << 16;
 
 /// Whether a value is a range, through casts and changes of shape.
 pub(super) fn is_range(graph: &Graph, value: ValueId) -> bool {

@@ -285,17 +285,6 @@ pub(super) fn unclear(
             _ => false,
         }
     };
-    let is_unread = |(port, _): &&(&Port, Vec<_>)| {
-        let is_content = port.role == Role::Content && port.dims.len() < 2;
-        is_content && !is_given(port) && meets_places(graph, port.value)
-    };
-    let unread = all.iter().filter(is_unread).map(|(port, _)| {
-        let name = graph.name(port.value);
-        format!(
-            "rows of a table are picked by places of tokens together with the input {name}, in a way that is \
-             not read; give `input-role` {name}=position where it contains positions, or {name}=content"
-        )
-    });
     let said = |(port, _): &(&Port, Vec<_>)| {
         let name = graph.name(port.value);
         format!(
@@ -303,8 +292,27 @@ pub(super) fn unclear(
              {name}=position or {name}=content"
         )
     };
-    let unclear = all.iter().filter(is_unclear).map(said);
-    unclear.chain(unread).collect()
+    all.iter().filter(is_unclear).map(said).collect()
+}
+
+/// One sentence for each input without a role that places of tokens meet before they pick rows of a table.
+pub(super) fn met_by_places(
+    graph: &Graph,
+    ports: &[Port],
+    is_given: impl Fn(&Port) -> bool,
+) -> Vec<String> {
+    let is_met = |port: &&Port| {
+        let is_content = port.role == Role::Content && port.dims.len() < 2;
+        is_content && !is_given(port) && meets_places(graph, port.value)
+    };
+    let said = |port: &Port| {
+        let name = graph.name(port.value);
+        format!(
+            "rows of a table are picked by places of tokens together with the input {name}, in a way that is not \
+             read; give `input-role` {name}=position where it contains positions, or {name}=content"
+        )
+    };
+    ports.iter().filter(is_met).map(said).collect()
 }
 
 /// Whether what reads a mask or positions tells that they are, and their name does not.

@@ -89,12 +89,10 @@ impl Walk<'_> {
         let same = maps.iter().filter(|[from, _]| *from == old);
         let same = same.map(|[_, to]| to.map(Some));
         let mut new: BTreeSet<[Option<usize>; 2]> = same.chain(doubled).collect();
-        if let (
-            false,
-            Wanted::Image {
-                size, old: image, ..
-            },
-        ) = (new.is_empty(), &self.wanted)
+        if let Wanted::Image {
+            size, old: image, ..
+        } = &self.wanted
+            && !new.is_empty()
         {
             let sizes = [size.height, size.width];
             let share = |side: usize| old[side].checked_mul(sizes[side])?.checked_div(image[side]);

@@ -35,13 +35,12 @@ impl Frames {
     /// The count of the tokens to which rows are added, without class tokens; `None` where each further token
     /// is one element of the inputs, and where nothing else is added there.
     pub(in crate::prove) fn of(context: &Context<'_>, finding: &Finding) -> Option<Self> {
-        let (entry, lead) = (finding.entries.first()?, finding.lead);
-        let (found, node) = (context.found, context.graph().node(entry.node));
-        let elements = found.lengths.past + found.lengths.sequence + lead;
-        let mut sites = finding.sites.iter().map(|site| context.site(*site));
-        if sites.any(|site| site.keys(&found.trace) == Some(elements)) {
+        let found = context.found;
+        if found.are_elements(finding) {
             return None;
         }
+        let entry = finding.entries.first()?;
+        let node = context.graph().node(entry.node);
         let mut others = (0..node.inputs().len()).filter(|slot| *slot != entry.slot());
         let content = others.find_map(|slot| {
             let value = node.input(slot)?;
@@ -63,7 +62,7 @@ impl Frames {
         is_joined.then_some(Self {
             content,
             axis,
-            lead,
+            lead: finding.lead,
             seen,
         })
     }

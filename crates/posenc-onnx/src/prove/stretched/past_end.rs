@@ -182,7 +182,8 @@ fn is_cut([_, full, longer]: [&Trace; 3], node: &Node, output: ValueId) -> bool 
 mod tests {
     use super::*;
     use crate::detect::{Options, detect};
-    use crate::graph::sketch::{A, Sketch};
+    use crate::graph::sketch::{A, HIDDEN, Sketch};
+    use posenc_ir::DType;
 
     /// What is said of attention that hides keys more than 7 tokens behind, after so many tokens.
     fn said(old: usize, elements: usize) -> Result<Option<String>, String> {
@@ -202,6 +203,40 @@ mod tests {
             found: &found,
         };
         check(&context, old, None, &Budget { elements }).map_err(|why| why.to_string())
+    }
+
+    /// Every frame makes two tokens.
+    #[test]
+    fn tokens_that_no_frames_make_are_named() {
+        let mut s = Sketch::default();
+        let x = s.input("mel", DType::F32, &["batch", "8", "frames"]);
+        let w = s.weights(&[8, HIDDEN, 2]);
+        let y = s.with("ConvTranspose", &[&x, &w], &[("strides", A::Ints(&[2]))]);
+        let x = s.transpose(&y, &[0, 2, 1]);
+        let (shape, one, zero) = (s.op("Shape", &[&x]), s.ints(&[1]), s.ints(&[0]));
+        let length = s.gather(&shape, &one, 0);
+        let table = s.weights(&[64, HIDDEN]);
+        let rows = s.op("Slice", &[&table, &zero, &length, &zero]);
+        let x = s.op("Add", &[&x, &rows]);
+        let y = s.attends(&x, &x);
+        let model = s.model(18, &[&y]);
+        let found = detect(&model, &Options::default());
+        let context = Context {
+            model: &model,
+            found: &found,
+        };
+        let frames = Frames::of(&context, &found.findings[0]).expect("two for each");
+        assert_eq!(frames.for_tokens(&context, 40), Some(20), "control");
+        let said = check(&context, 40, Some(&frames), &Budget { elements: 1 << 16 });
+        let said = said.expect("nothing ends").expect("a warning");
+        assert!(
+            said.contains("what the first token beyond 40 meets"),
+            "{said}"
+        );
+        assert!(
+            said.contains("no input that makes 39, 40 and 41 tokens"),
+            "{said}"
+        );
     }
 
     #[test]
