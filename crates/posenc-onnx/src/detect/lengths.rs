@@ -110,12 +110,13 @@ fn picked(classes: &Classes, trace: &Trace, node: &Node, dims: &[usize]) -> Opti
     is_even.then_some((rows, read))
 }
 
-/// The length at which a size is `wanted` that is `seen` at the length `sequence`; `None` where none is
-/// whole.
+/// The length at which a size is `wanted` that is `seen` at the length `sequence`; `None` where none is whole, and
+/// for one token, which fits whatever is repeated.
 fn proportional(sequence: usize, (seen, wanted): (usize, usize)) -> Option<usize> {
     let length = sequence.checked_mul(wanted)?;
     let whole = length.checked_div(seen)?;
-    (whole.checked_mul(seen) == Some(length) && whole <= MOST).then_some(whole)
+    let fits = whole.checked_mul(seen) == Some(length);
+    (fits && (2..=MOST).contains(&whole)).then_some(whole)
 }
 
 /// The only first size that a trace may have written into shapes of content, where content does not fit
@@ -185,6 +186,7 @@ mod tests {
         assert_eq!(proportional(14, (14, 24)), Some(24));
         assert_eq!(proportional(14, (28, 48)), Some(24));
         assert_eq!(proportional(14, (15, 24)), None);
+        assert_eq!(proportional(14, (28, 2)), None);
         assert_eq!(proportional(14, (0, 24)), None);
         assert_eq!(proportional(14, (1, MOST)), None);
         assert_eq!(proportional(2, (1, usize::MAX)), None);

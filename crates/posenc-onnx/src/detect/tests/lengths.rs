@@ -234,6 +234,34 @@ fn positions_that_count_within_lengths_are_found() {
     assert_eq!(kinds(&halved), [Kind::Learned]);
 }
 
+/// Keys are hidden that are farther than a number of the input, which has no name of the batch.
+#[test]
+fn one_token_is_no_length_that_a_trace_wrote_down() {
+    let mut s = Sketch::default();
+    let x = s.embedded();
+    let table = s.weights(&[64, HIDDEN]);
+    let at = s.range();
+    let rows = s.gather(&table, &at, 0);
+    let x = s.op("Add", &[&x, &rows]);
+    let n = s.input("n", DType::I64, &["other"]);
+    let n = s.unsqueeze(&n, &[1, 2, 3]);
+    let distance = s.distance();
+    let distance = s.op("Abs", &[&distance]);
+    let is_near = s.op("Less", &[&distance, &n]);
+    let [scores, v] = s.scored(&x, &x);
+    let hidden = s.float(-1e9);
+    let scores = s.op("Where", &[&is_near, &scores, &hidden]);
+    let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
+    let y = s.op("MatMul", &[&weights, &v]);
+    let y = s.transpose(&y, &[0, 2, 1, 3]);
+    let shape = s.op("Shape", &[&x]);
+    let y = s.op("Reshape", &[&y, &shape]);
+    let y = s.attends(&y, &y);
+    let read = found(&s.model(17, &[&y]));
+    assert_eq!(read.ports.fixed_sequence(), None);
+    assert!(!read.no_attention.is_empty(), "what is not read is named");
+}
+
 #[test]
 fn places_that_meet_what_is_not_read_are_named() {
     // A sum of all lengths is none of one sequence.
