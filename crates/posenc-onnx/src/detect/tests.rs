@@ -7,6 +7,7 @@ mod bare;
 mod behind;
 mod bias;
 mod convolution;
+mod counts;
 mod crossed;
 mod edges;
 mod elsewhere;

@@ -1,7 +1,6 @@
 //! Lengths of the trial run.
 
 use super::*;
-use crate::graph::ports::Role;
 use crate::report::LimitCause;
 
 /// Attention with a mask whose length the graph names apart from that of the tokens.
@@ -135,105 +134,6 @@ fn one_step_of_a_process_is_no_length() {
     assert_eq!(limits("9"), [9], "positions of nine tokens");
 }
 
-/// A mask, of places and of lengths.
-type MaskOf = fn(&mut Sketch, &str, &str) -> String;
-
-/// A layer whose keys an input of lengths hides.
-fn of_lengths(mask: MaskOf) -> Found {
-    of_numbers("batch", mask, &[1, 2])
-}
-
-/// A layer whose keys an input of one axis hides; the mask that it makes gets these axes.
-fn of_numbers(symbol: &str, mask: MaskOf, axes: &[i64]) -> Found {
-    let mut s = Sketch::default();
-    let x = s.embedded();
-    let numbers = s.input("n", DType::I64, &[symbol]);
-    let (at, numbers) = (s.range(), s.unsqueeze(&numbers, &[1]));
-    let seen = mask(&mut s, &at, &numbers);
-    let seen = s.unsqueeze(&seen, axes);
-    let [q, k, v] = [0; 3].map(|_| s.headed(&x));
-    let scores = scores(&mut s, &q, &k);
-    let hidden = s.float(-1e9);
-    let scores = s.op("Where", &[&seen, &scores, &hidden]);
-    let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
-    let y = s.op("MatMul", &[&weights, &v]);
-    found(&s.model(17, &[&y]))
-}
-
-#[test]
-fn lengths_that_are_compared_with_places_are_a_mask() {
-    let plain: MaskOf = |s, at, n| s.op("Less", &[at, n]);
-    let shortened: MaskOf = |s, at, n| {
-        let two = s.int(2);
-        let n = s.op("Mul", &[n, &two]);
-        let n = s.op("Div", &[&n, &two]);
-        s.op("Greater", &[&n, at])
-    };
-    // As exporters write a division that rounds down.
-    let rounded_down: MaskOf = |s, at, n| {
-        let (two, zero) = (s.int(2), s.int(0));
-        let quotient = s.op("Div", &[n, &two]);
-        let rest = s.op("Mod", &[n, &two]);
-        let has_rest = s.op("Equal", &[&rest, &zero]);
-        let has_rest = s.op("Not", &[&has_rest]);
-        let [a, b] = [n, &two].map(|v| s.op("Less", &[v, &zero]));
-        let differs = s.op("Xor", &[&a, &b]);
-        let is_less = s.op("And", &[&differs, &has_rest]);
-        let one = s.int(1);
-        let less = s.op("Sub", &[&quotient, &one]);
-        let n = s.op("Where", &[&is_less, &less, &quotient]);
-        s.op("Less", &[at, &n])
-    };
-    let share: MaskOf = |s, at, n| {
-        let (shape, last) = (s.op("Shape", &["input_ids"]), s.int(1));
-        let length = s.gather(&shape, &last, 0);
-        let n = s.op("Mul", &[n, &length]);
-        let n = s.op("Div", &[&n, &length]);
-        s.op("Less", &[at, &n])
-    };
-    for mask in [plain, shortened, rounded_down, share] {
-        let found = of_lengths(mask);
-        assert!(found.ports.first(Role::Counts).is_some());
-        assert!(found.attention[0].mask.padding);
-        assert!(found.findings.is_empty() && found.not_evaluated.is_empty());
-    }
-}
-
-/// Positions that count the tokens within an input of lengths, or what is computed of these.
-fn counted_within(limit: fn(&mut Sketch, &str) -> String) -> Found {
-    let mut s = Sketch::default();
-    let x = s.embedded();
-    let n = s.input("n", DType::I64, &["batch"]);
-    let (at, n) = (s.range(), s.unsqueeze(&n, &[1]));
-    let n = limit(&mut s, &n);
-    let counts = s.op("Less", &[&at, &n]);
-    let counts = s.cast(&counts, DType::I64);
-    let axis = s.int(1);
-    let places = s.op("CumSum", &[&counts, &axis]);
-    let places = s.op("Mul", &[&places, &counts]);
-    let table = s.weights(&[64, HIDDEN]);
-    let rows = s.gather(&table, &places, 0);
-    let x = s.op("Add", &[&x, &rows]);
-    let y = s.attends(&x, &x);
-    found(&s.model(17, &[&y]))
-}
-
-#[test]
-fn positions_that_count_within_lengths_are_found() {
-    let plain = counted_within(|_, n| n.to_owned());
-    assert_eq!(kinds(&plain), [Kind::Learned]);
-    let halved = counted_within(|s, n| {
-        let (two, zero) = (s.int(2), s.int(0));
-        let n = &s.op("Mul", &[n, &two]);
-        let rest = s.op("Mod", &[n, &two]);
-        let is_less = s.op("Less", &[&rest, &zero]);
-        let is_less = s.cast(&is_less, DType::I64);
-        let half = s.op("Div", &[n, &two]);
-        s.op("Sub", &[&half, &is_less])
-    });
-    assert_eq!(kinds(&halved), [Kind::Learned]);
-}
-
 /// Keys are hidden that are farther than a number of the input, which has no name of the batch.
 #[test]
 fn one_token_is_no_length_that_a_trace_wrote_down() {
@@ -260,78 +160,6 @@ fn one_token_is_no_length_that_a_trace_wrote_down() {
     let read = found(&s.model(17, &[&y]));
     assert_eq!(read.ports.fixed_sequence(), None);
     assert!(!read.no_attention.is_empty(), "what is not read is named");
-}
-
-#[test]
-fn places_that_meet_what_is_not_read_are_named() {
-    // A sum of all lengths is none of one sequence.
-    let read = counted_within(|s, n| s.op("CumSum", &[n, "n"]));
-    let why = "rows of a table are picked by places of tokens together with the input n";
-    let named = |found: &Found| found.not_evaluated.iter().any(|said| said.contains(why));
-    let said = read.ports.unclear();
-    assert!(
-        named(&read) || said.iter().any(|s| s.contains(why)),
-        "{said:?}"
-    );
-}
-
-#[test]
-fn numbers_of_queries_that_are_compared_with_places_are_positions() {
-    let past: MaskOf = |s, at, n| s.op("LessOrEqual", &[at, n]);
-    for symbol in ["sequence", "other", ""] {
-        let found = of_numbers(symbol, past, &[0, 1]);
-        assert!(found.ports.first(Role::Counts).is_none(), "{symbol:?}");
-        assert!(found.ports.first(Role::Positions).is_some(), "{symbol:?}");
-        assert_eq!(found.attention[0].mask.causal, Some(true), "{symbol:?}");
-    }
-    let count: MaskOf = |s, at, n| s.op("Less", &[at, n]);
-    for symbol in ["batch", "other", ""] {
-        let found = of_numbers(symbol, count, &[1, 2]);
-        assert!(found.ports.first(Role::Counts).is_some(), "{symbol:?}");
-        assert!(found.attention[0].mask.padding, "{symbol:?}");
-        assert_ne!(found.attention[0].mask.causal, Some(true), "{symbol:?}");
-    }
-}
-
-#[test]
-fn other_numbers_of_sequences_are_no_lengths() {
-    let cases: [(&str, MaskOf); 7] = [
-        ("multiplied with places", |s, at, n| {
-            let product = s.op("Mul", &[at, n]);
-            s.op("Less", &[at, &product])
-        }),
-        ("chosen at some places", |s, at, n| {
-            let (three, zero) = (s.int(3), s.int(0));
-            let is_first = s.op("Less", &[at, &three]);
-            let chosen = s.op("Where", &[&is_first, n, &zero]);
-            s.op("Less", &[at, &chosen])
-        }),
-        ("added up", |s, at, n| {
-            let axis = s.int(0);
-            let ends = s.op("CumSum", &[n, &axis]);
-            s.op("Less", &[at, &ends])
-        }),
-        ("multiplied with other numbers than sizes", |s, at, n| {
-            let other = s.input("m", DType::I64, &["batch", "1"]);
-            let product = s.op("Mul", &[n, &other]);
-            s.op("Less", &[at, &product])
-        }),
-        ("compared with a number", |s, at, n| {
-            let (three, zero) = (s.int(3), s.int(0));
-            let few = s.op("Less", &[n, &three]);
-            let all = s.op("GreaterOrEqual", &[at, &zero]);
-            s.op("And", &[&few, &all])
-        }),
-        ("equal to places", |s, at, n| s.op("Equal", &[at, n])),
-        ("added to places", |s, at, n| {
-            let (sum, nine) = (s.op("Add", &[at, n]), s.int(9));
-            s.op("Less", &[&sum, &nine])
-        }),
-    ];
-    for (name, mask) in cases {
-        let found = of_lengths(mask);
-        assert!(found.ports.first(Role::Counts).is_none(), "{name}");
-    }
 }
 
 /// Attention behind tables of these many rows, which are added one after the other.

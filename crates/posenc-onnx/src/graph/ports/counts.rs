@@ -3,7 +3,7 @@
 use posenc_ir::{Graph, Node, Use, ValueId};
 use rustc_hash::FxHashSet;
 
-use super::uses::{may_be_positions, picked};
+use super::uses::{is_beside_constants, may_be_positions, moves, picked};
 use crate::graph::operators::{is_copy, is_layout};
 use crate::graph::sizes::is_of_sizes_by;
 
@@ -16,7 +16,7 @@ const MOST: usize = 1 << 16;
 pub(super) fn is_compared_with_places(graph: &Graph, value: ValueId) -> bool {
     let mut stack = vec![value];
     let mut own = FxHashSet::default();
-    let mut beside = vec![];
+    let (mut beside, mut distances) = (vec![], vec![]);
     let mut compared = false;
     while let Some(value) = stack.pop() {
         if !own.insert(value) {
@@ -36,6 +36,10 @@ pub(super) fn is_compared_with_places(graph: &Graph, value: ValueId) -> bool {
                     compared = true;
                     continue;
                 }
+                "Sub" if others().all(|other| are_places(graph, other)) => {
+                    distances.extend(node.output(0));
+                    continue;
+                }
                 op if is_arithmetic(op) || is_comparison(op) => beside.extend(others()),
                 // The longest of all.
                 "ReduceMax" | "Shape" => continue,
@@ -52,7 +56,35 @@ pub(super) fn is_compared_with_places(graph: &Graph, value: ValueId) -> bool {
         }
     }
     let is_number = |other: ValueId| own.contains(&other) || is_size(graph, other);
-    compared && beside.into_iter().all(is_number)
+    let are_compared = distances.iter().all(|v| is_only_compared(graph, *v));
+    (compared || !distances.is_empty()) && are_compared && beside.into_iter().all(is_number)
+}
+
+/// Whether every use of a value, moved and cast, compares it with sizes: a distance from a place, to tell on which
+/// side that is.
+fn is_only_compared(graph: &Graph, value: ValueId) -> bool {
+    let mut stack = vec![value];
+    let mut own = FxHashSet::default();
+    while let Some(value) = stack.pop() {
+        if !own.insert(value) {
+            continue;
+        }
+        let uses = graph.uses(value);
+        let mut is_read = !uses.is_empty();
+        for at in uses {
+            let node = graph.node(at.node);
+            if moves(node, at) {
+                stack.extend(node.output(0));
+            } else {
+                let other = node.input(1 - at.slot().min(1));
+                is_read &= is_comparison(node.op()) && other.is_some_and(|v| is_size(graph, v));
+            }
+        }
+        if !is_read {
+            return false;
+        }
+    }
+    true
 }
 
 /// Whether each element is computed from those of the inputs at its place.
@@ -127,12 +159,13 @@ pub(super) fn is_range(graph: &Graph, value: ValueId) -> bool {
     }
 }
 
-/// Whether places of tokens and this value together pick rows of a table of many.
+/// Whether places of tokens and this value together pick rows of a table of many, or make angles.
 pub(super) fn meets_places(graph: &Graph, value: ValueId) -> bool {
-    let goes_on = |node: &Node, at: &Use| {
-        let op = node.op();
-        let moves = (is_copy(op) || is_layout(op) || op == "CumSum") && at.slot() == 0;
-        node.domain().is_empty() && (moves || is_arithmetic(op) || is_comparison(op))
+    let goes_on = |node: &Node, at: &Use| match node.op() {
+        _ if !node.domain().is_empty() => false,
+        "CumSum" => at.slot() == 0,
+        "MatMul" | "Einsum" => is_beside_constants(graph, node, at),
+        op => moves(node, at) || is_arithmetic(op) || is_comparison(op),
     };
     let mut stack = vec![value];
     let mut own = FxHashSet::default();
@@ -145,6 +178,7 @@ pub(super) fn meets_places(graph: &Graph, value: ValueId) -> bool {
             let node = graph.node(at.node);
             let table = picked(graph, node, at);
             picks |= table.is_some_and(|table| may_be_positions(graph, &[table]));
+            picks |= node.is("Sin") || node.is("Cos");
             if goes_on(node, at) {
                 let mut others = node.inputs().iter().flatten();
                 meets |= others.any(|other| is_range(graph, *other));

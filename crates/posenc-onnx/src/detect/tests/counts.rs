@@ -1,0 +1,199 @@
+//! Inputs of lengths of sequences.
+
+use super::*;
+use crate::graph::ports::Role;
+
+/// A mask, of places and of lengths.
+type MaskOf = fn(&mut Sketch, &str, &str) -> String;
+
+/// A layer whose keys an input of lengths hides.
+fn of_lengths(mask: MaskOf) -> Found {
+    of_numbers("batch", mask, &[1, 2])
+}
+
+/// A layer whose keys an input of one axis hides; the mask that it makes gets these axes.
+fn of_numbers(symbol: &str, mask: MaskOf, axes: &[i64]) -> Found {
+    let mut s = Sketch::default();
+    let x = s.embedded();
+    let numbers = s.input("n", DType::I64, &[symbol]);
+    let (at, numbers) = (s.range(), s.unsqueeze(&numbers, &[1]));
+    let seen = mask(&mut s, &at, &numbers);
+    let seen = s.unsqueeze(&seen, axes);
+    let [q, k, v] = [0; 3].map(|_| s.headed(&x));
+    let scores = scores(&mut s, &q, &k);
+    let hidden = s.float(-1e9);
+    let scores = s.op("Where", &[&seen, &scores, &hidden]);
+    let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
+    let y = s.op("MatMul", &[&weights, &v]);
+    found(&s.model(17, &[&y]))
+}
+
+#[test]
+fn lengths_that_are_compared_with_places_are_a_mask() {
+    let plain: MaskOf = |s, at, n| s.op("Less", &[at, n]);
+    let shortened: MaskOf = |s, at, n| {
+        let two = s.int(2);
+        let n = s.op("Mul", &[n, &two]);
+        let n = s.op("Div", &[&n, &two]);
+        s.op("Greater", &[&n, at])
+    };
+    // As exporters write a division that rounds down.
+    let rounded_down: MaskOf = |s, at, n| {
+        let (two, zero) = (s.int(2), s.int(0));
+        let quotient = s.op("Div", &[n, &two]);
+        let rest = s.op("Mod", &[n, &two]);
+        let has_rest = s.op("Equal", &[&rest, &zero]);
+        let has_rest = s.op("Not", &[&has_rest]);
+        let [a, b] = [n, &two].map(|v| s.op("Less", &[v, &zero]));
+        let differs = s.op("Xor", &[&a, &b]);
+        let is_less = s.op("And", &[&differs, &has_rest]);
+        let one = s.int(1);
+        let less = s.op("Sub", &[&quotient, &one]);
+        let n = s.op("Where", &[&is_less, &less, &quotient]);
+        s.op("Less", &[at, &n])
+    };
+    let share: MaskOf = |s, at, n| {
+        let (shape, last) = (s.op("Shape", &["input_ids"]), s.int(1));
+        let length = s.gather(&shape, &last, 0);
+        let n = s.op("Mul", &[n, &length]);
+        let n = s.op("Div", &[&n, &length]);
+        s.op("Less", &[at, &n])
+    };
+    let distance: MaskOf = |s, at, n| {
+        let (distance, zero) = (s.op("Sub", &[at, n]), s.int(0));
+        s.op("Less", &[&distance, &zero])
+    };
+    for mask in [plain, shortened, rounded_down, share, distance] {
+        let found = of_lengths(mask);
+        assert!(found.ports.first(Role::Counts).is_some());
+        assert!(found.attention[0].mask.padding);
+        assert!(found.findings.is_empty() && found.not_evaluated.is_empty());
+    }
+}
+
+/// Positions that count the tokens within an input of lengths, or what is computed of these.
+fn counted_within(limit: fn(&mut Sketch, &str) -> String) -> Found {
+    let mut s = Sketch::default();
+    let x = s.embedded();
+    let n = s.input("n", DType::I64, &["batch"]);
+    let (at, n) = (s.range(), s.unsqueeze(&n, &[1]));
+    let n = limit(&mut s, &n);
+    let counts = s.op("Less", &[&at, &n]);
+    let counts = s.cast(&counts, DType::I64);
+    let axis = s.int(1);
+    let places = s.op("CumSum", &[&counts, &axis]);
+    let places = s.op("Mul", &[&places, &counts]);
+    let table = s.weights(&[64, HIDDEN]);
+    let rows = s.gather(&table, &places, 0);
+    let x = s.op("Add", &[&x, &rows]);
+    let y = s.attends(&x, &x);
+    found(&s.model(17, &[&y]))
+}
+
+#[test]
+fn positions_that_count_within_lengths_are_found() {
+    let plain = counted_within(|_, n| n.to_owned());
+    assert_eq!(kinds(&plain), [Kind::Learned]);
+    let halved = counted_within(|s, n| {
+        let (two, zero) = (s.int(2), s.int(0));
+        let n = &s.op("Mul", &[n, &two]);
+        let rest = s.op("Mod", &[n, &two]);
+        let is_less = s.op("Less", &[&rest, &zero]);
+        let is_less = s.cast(&is_less, DType::I64);
+        let half = s.op("Div", &[n, &two]);
+        s.op("Sub", &[&half, &is_less])
+    });
+    assert_eq!(kinds(&halved), [Kind::Learned]);
+}
+
+#[test]
+fn places_that_meet_what_is_not_read_are_named() {
+    // A sum of all lengths is none of one sequence.
+    let read = counted_within(|s, n| s.op("CumSum", &[n, "n"]));
+    let is_named = |found: &Found| {
+        let why = "places of tokens meet the input n in a way that is not read";
+        found.ports.unclear().iter().any(|said| said.contains(why))
+    };
+    assert!(is_named(&read));
+    assert!(!is_named(&counted_within(|_, n| n.to_owned())), "control");
+    // The same of angles.
+    let mut s = Sketch::default();
+    let x = s.embedded();
+    let n = s.input("n", DType::I64, &["batch"]);
+    let (at, n, axis) = (s.range(), s.unsqueeze(&n, &[1]), s.int(1));
+    let ends = s.op("CumSum", &[&n, &axis]);
+    let counts = s.op("Less", &[&at, &ends]);
+    let counts = s.cast(&counts, DType::F32);
+    let places = s.op("CumSum", &[&counts, &axis]);
+    let places = s.unsqueeze(&places, &[2]);
+    let frequencies = s.weights(&[1, HIDDEN]);
+    let angles = s.op("MatMul", &[&places, &frequencies]);
+    let waves = s.op("Sin", &[&angles]);
+    let x = s.op("Add", &[&x, &waves]);
+    let y = s.attends(&x, &x);
+    assert!(is_named(&found(&s.model(17, &[&y]))));
+}
+
+#[test]
+fn numbers_of_queries_that_are_compared_with_places_are_positions() {
+    let past: MaskOf = |s, at, n| s.op("LessOrEqual", &[at, n]);
+    for symbol in ["sequence", "other", ""] {
+        let found = of_numbers(symbol, past, &[0, 1]);
+        assert!(found.ports.first(Role::Counts).is_none(), "{symbol:?}");
+        assert!(found.ports.first(Role::Positions).is_some(), "{symbol:?}");
+        assert_eq!(found.attention[0].mask.causal, Some(true), "{symbol:?}");
+    }
+    let count: MaskOf = |s, at, n| s.op("Less", &[at, n]);
+    for symbol in ["batch", "other", ""] {
+        let found = of_numbers(symbol, count, &[1, 2]);
+        assert!(found.ports.first(Role::Counts).is_some(), "{symbol:?}");
+        assert!(found.attention[0].mask.padding, "{symbol:?}");
+        assert_ne!(found.attention[0].mask.causal, Some(true), "{symbol:?}");
+    }
+}
+
+#[test]
+fn other_numbers_of_sequences_are_no_lengths() {
+    let cases: [(&str, MaskOf); 8] = [
+        ("a distance that is added again", |s, at, n| {
+            let distance = s.op("Sub", &[at, n]);
+            let (sum, zero) = (s.op("Add", &[&distance, n]), s.int(0));
+            s.op("GreaterOrEqual", &[&sum, &zero])
+        }),
+        ("multiplied with places", |s, at, n| {
+            let product = s.op("Mul", &[at, n]);
+            s.op("Less", &[at, &product])
+        }),
+        ("chosen at some places", |s, at, n| {
+            let (three, zero) = (s.int(3), s.int(0));
+            let is_first = s.op("Less", &[at, &three]);
+            let chosen = s.op("Where", &[&is_first, n, &zero]);
+            s.op("Less", &[at, &chosen])
+        }),
+        ("added up", |s, at, n| {
+            let axis = s.int(0);
+            let ends = s.op("CumSum", &[n, &axis]);
+            s.op("Less", &[at, &ends])
+        }),
+        ("multiplied with other numbers than sizes", |s, at, n| {
+            let other = s.input("m", DType::I64, &["batch", "1"]);
+            let product = s.op("Mul", &[n, &other]);
+            s.op("Less", &[at, &product])
+        }),
+        ("compared with a number", |s, at, n| {
+            let (three, zero) = (s.int(3), s.int(0));
+            let few = s.op("Less", &[n, &three]);
+            let all = s.op("GreaterOrEqual", &[at, &zero]);
+            s.op("And", &[&few, &all])
+        }),
+        ("equal to places", |s, at, n| s.op("Equal", &[at, n])),
+        ("added to places", |s, at, n| {
+            let (sum, nine) = (s.op("Add", &[at, n]), s.int(9));
+            s.op("Less", &[&sum, &nine])
+        }),
+    ];
+    for (name, mask) in cases {
+        let found = of_lengths(mask);
+        assert!(found.ports.first(Role::Counts).is_none(), "{name}");
+    }
+}
