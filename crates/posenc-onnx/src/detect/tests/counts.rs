@@ -71,14 +71,13 @@ fn lengths_that_are_compared_with_places_are_a_mask() {
     }
 }
 
-/// Positions that count the tokens within an input of lengths, or what is computed of these.
-fn counted_within(limit: fn(&mut Sketch, &str) -> String) -> Found {
+/// Positions that count the tokens which a mask, made of places and an input `n`, leaves.
+fn counted(dims: &[&str], mask: impl Fn(&mut Sketch, &str, &str) -> String) -> Found {
     let mut s = Sketch::default();
     let x = s.embedded();
-    let n = s.input("n", DType::I64, &["batch"]);
-    let (at, n) = (s.range(), s.unsqueeze(&n, &[1]));
-    let n = limit(&mut s, &n);
-    let counts = s.op("Less", &[&at, &n]);
+    let n = s.input("n", DType::I64, dims);
+    let at = s.range();
+    let counts = mask(&mut s, &at, &n);
     let counts = s.cast(&counts, DType::I64);
     let axis = s.int(1);
     let places = s.op("CumSum", &[&counts, &axis]);
@@ -88,6 +87,15 @@ fn counted_within(limit: fn(&mut Sketch, &str) -> String) -> Found {
     let x = s.op("Add", &[&x, &rows]);
     let y = s.attends(&x, &x);
     found(&s.model(17, &[&y]))
+}
+
+/// Positions that count the tokens within an input of lengths, or what is computed of these.
+fn counted_within(limit: fn(&mut Sketch, &str) -> String) -> Found {
+    counted(&["batch"], |s, at, n| {
+        let n = s.unsqueeze(n, &[1]);
+        let n = limit(s, &n);
+        s.op("Less", &[at, &n])
+    })
 }
 
 #[test]
@@ -116,6 +124,15 @@ fn places_that_meet_what_is_not_read_are_named() {
     };
     assert!(is_named(&read));
     assert!(!is_named(&counted_within(|_, n| n.to_owned())), "control");
+    // Where a part of each sequence begins and ends.
+    let part = counted(&["batch", "2"], |s, at, n| {
+        let (start, end) = (s.slice(n, 1, [0, 1, 1]), s.slice(n, 1, [1, 2, 1]));
+        let is_before = s.op("Less", &[at, &start]);
+        let is_behind = s.op("GreaterOrEqual", &[at, &end]);
+        let is_out = s.op("Or", &[&is_before, &is_behind]);
+        s.op("Not", &[&is_out])
+    });
+    assert!(is_named(&part));
     // The same of angles.
     let mut s = Sketch::default();
     let x = s.embedded();

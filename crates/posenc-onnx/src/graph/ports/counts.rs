@@ -1,5 +1,7 @@
 //! Lengths of sequences: what compares an input with the places of tokens, to tell those that count.
 
+use std::cell::Cell;
+
 use posenc_ir::{Graph, Node, Use, ValueId};
 use rustc_hash::FxHashSet;
 
@@ -122,26 +124,40 @@ fn is_comparison(op: &str) -> bool {
 
 /// Whether a value is computed from constants and sizes, and has no number for each place.
 fn is_size(graph: &Graph, value: ValueId) -> bool {
-    is_of_sizes_by(graph, value, |node| {
-        let op = node.op();
-        let picks = matches!(
-            op,
-            "Concat" | "ReduceProd" | "ReduceMax" | "Gather" | "Slice"
-        );
-        picks || is_arithmetic(op) || is_comparison(op) || is_copy(op) || is_layout(op)
-    })
+    is_of_sizes_by(graph, value, computes_sizes)
+}
+
+fn computes_sizes(node: &Node) -> bool {
+    let op = node.op();
+    let picks = matches!(
+        op,
+        "Concat" | "ReduceProd" | "ReduceMax" | "Gather" | "Slice"
+    );
+    picks || is_arithmetic(op) || is_comparison(op) || is_copy(op) || is_layout(op)
 }
 
 /// Whether a value has the places of tokens: a range, or stored numbers 0, 1, ….
 fn are_places(graph: &Graph, value: ValueId) -> bool {
     let counts_up = || {
         let stored = graph.constant(value)?;
-        let is_short = stored.dtype().is_int() && (2..=MOST).contains(&stored.len());
-        let numbers = is_short.then(|| stored.to_f64s())??;
+        let numbers = (2..=MOST)
+            .contains(&stored.len())
+            .then(|| stored.to_f64s())??;
         let mut places = numbers.iter().zip(0..);
         Some(places.all(|(number, place)| *number == f64::from(place)))
     };
     is_range(graph, value) || counts_up() == Some(true)
+}
+
+/// Whether a value is computed from sizes alone and differs by place.
+fn is_of_places(graph: &Graph, value: ValueId) -> bool {
+    let counts = Cell::new(false);
+    let passes = |node: &Node| {
+        let counts_up = matches!(node.op(), "Range" | "CumSum" | "NonZero");
+        counts.set(counts.get() || counts_up);
+        counts_up || node.is("ConstantOfShape") || computes_sizes(node)
+    };
+    are_places(graph, value) || is_of_sizes_by(graph, value, passes) && counts.get()
 }
 
 /// Whether a value is a range, through casts and changes of shape.
@@ -163,7 +179,7 @@ pub(super) fn is_range(graph: &Graph, value: ValueId) -> bool {
 pub(super) fn meets_places(graph: &Graph, value: ValueId) -> bool {
     let goes_on = |node: &Node, at: &Use| match node.op() {
         _ if !node.domain().is_empty() => false,
-        "CumSum" => at.slot() == 0,
+        "CumSum" | "Gather" | "Slice" | "Split" => at.slot() == 0,
         "MatMul" | "Einsum" => is_beside_constants(graph, node, at),
         op => moves(node, at) || is_arithmetic(op) || is_comparison(op),
     };
@@ -181,7 +197,7 @@ pub(super) fn meets_places(graph: &Graph, value: ValueId) -> bool {
             picks |= node.is("Sin") || node.is("Cos");
             if goes_on(node, at) {
                 let mut others = node.inputs().iter().flatten();
-                meets |= others.any(|other| is_range(graph, *other));
+                meets |= others.any(|other| is_of_places(graph, *other));
                 stack.extend(node.outputs().iter().flatten());
             }
         }

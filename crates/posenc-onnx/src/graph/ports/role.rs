@@ -303,7 +303,17 @@ pub(super) fn met_by_places(
     is_given: impl Fn(&Port) -> bool,
 ) -> Vec<String> {
     let is_met = |port: &&Port| {
-        let is_content = port.role == Role::Content && port.dims.len() < 2;
+        // A few numbers of each sequence, as where it begins and ends, are not along the tokens.
+        let is_along_tokens = ports.iter().any(|other| {
+            let mut dims = other.dims.iter().skip(1);
+            other.value != port.value && dims.any(|dim| Some(dim) == port.dims.get(1))
+        });
+        let is_of_sequences = match port.dims.len() {
+            0 | 1 => true,
+            2 => !is_along_tokens,
+            _ => false,
+        };
+        let is_content = port.role == Role::Content && is_of_sequences;
         is_content && !is_given(port) && meets_places(graph, port.value)
     };
     let said = |port: &Port| {
