@@ -114,14 +114,16 @@ fn positions_that_count_within_lengths_are_found() {
     assert_eq!(kinds(&halved), [Kind::Learned]);
 }
 
+/// Whether a warning names the input `n`, which places meet.
+fn is_named(found: &Found) -> bool {
+    let why = "places of tokens meet the input n in a way that is not read";
+    found.ports.unclear().iter().any(|said| said.contains(why))
+}
+
 #[test]
 fn places_that_meet_what_is_not_read_are_named() {
     // A sum of all lengths is none of one sequence.
     let read = counted_within(|s, n| s.op("CumSum", &[n, "n"]));
-    let is_named = |found: &Found| {
-        let why = "places of tokens meet the input n in a way that is not read";
-        found.ports.unclear().iter().any(|said| said.contains(why))
-    };
     assert!(is_named(&read));
     assert!(!is_named(&counted_within(|_, n| n.to_owned())), "control");
     // Where a part of each sequence begins and ends.
@@ -149,6 +151,50 @@ fn places_that_meet_what_is_not_read_are_named() {
     let x = s.op("Add", &[&x, &waves]);
     let y = s.attends(&x, &x);
     assert!(is_named(&found(&s.model(17, &[&y]))));
+}
+
+#[test]
+fn a_bias_of_places_and_an_input_that_is_not_read_is_named() {
+    /// Scores beside a bias of distances, and a number for each sequence.
+    type ScoresOf = fn(&mut Sketch, [&str; 3]) -> String;
+    let read = |of: ScoresOf| {
+        let mut s = Sketch::default();
+        let x = s.embedded();
+        let n = s.input("n", DType::F32, &["batch"]);
+        let n = s.unsqueeze(&n, &[1, 2, 3]);
+        let distance = s.distance();
+        let distance = s.op("Abs", &[&distance]);
+        let distance = s.cast(&distance, DType::F32);
+        let [scores, v] = s.scored(&x, &x);
+        let scores = of(&mut s, [&scores, &distance, &n]);
+        let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
+        let y = s.op("MatMul", &[&weights, &v]);
+        found(&s.model(17, &[&y]))
+    };
+    let scaled: ScoresOf = |s, [scores, distance, n]| {
+        let bias = s.op("Mul", &[distance, n]);
+        s.op("Sub", &[scores, &bias])
+    };
+    // It is zero for most numbers.
+    let above_a_limit: ScoresOf = |s, [scores, distance, n]| {
+        let limit = s.float(500.0);
+        let factor = s.op("Sub", &[n, &limit]);
+        let factor = s.op("Relu", &[&factor]);
+        let bias = s.op("Mul", &[distance, &factor]);
+        s.op("Sub", &[scores, &bias])
+    };
+    for of in [scaled, above_a_limit] {
+        assert!(is_named(&read(of)));
+    }
+    // A temperature is beside no places, and a window hides.
+    let temperature: ScoresOf = |s, [scores, _, n]| s.op("Div", &[scores, n]);
+    let window: ScoresOf = |s, [scores, distance, n]| {
+        let (seen, hidden) = (s.op("Less", &[distance, n]), s.float(-1e9));
+        s.op("Where", &[&seen, scores, &hidden])
+    };
+    for of in [temperature, window] {
+        assert!(!is_named(&read(of)));
+    }
 }
 
 #[test]

@@ -2,11 +2,11 @@
 
 use std::cell::Cell;
 
-use posenc_ir::{Graph, Node, Use, ValueId};
+use posenc_ir::{Graph, Node, ValueId};
 use rustc_hash::FxHashSet;
 
 use super::uses::{is_beside_constants, may_be_positions, moves, picked};
-use crate::graph::operators::{is_copy, is_layout};
+use crate::graph::operators::{bias_slots, is_copy, is_elementwise, is_layout};
 use crate::graph::sizes::is_of_sizes_by;
 
 /// The most stored places that are looked at.
@@ -175,32 +175,53 @@ pub(super) fn is_range(graph: &Graph, value: ValueId) -> bool {
     }
 }
 
-/// Whether places of tokens and this value together pick rows of a table of many, or make angles.
+/// What a value that is computed from an input has of places of tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Met {
+    Nothing,
+    /// Places were compared with the input, as a mask is.
+    Compared,
+    /// Places are beside the input in a number.
+    Computed,
+}
+
+/// Whether places of tokens and this value together pick rows of a table of many, make angles, or make a bias that is
+/// more than a mask.
 pub(super) fn meets_places(graph: &Graph, value: ValueId) -> bool {
-    let goes_on = |node: &Node, at: &Use| match node.op() {
-        _ if !node.domain().is_empty() => false,
-        "CumSum" | "Gather" | "Slice" | "Split" => at.slot() == 0,
-        "MatMul" | "Einsum" => is_beside_constants(graph, node, at),
-        op => moves(node, at) || is_arithmetic(op) || is_comparison(op),
-    };
-    let mut stack = vec![value];
-    let mut own = FxHashSet::default();
-    let (mut meets, mut picks) = (false, false);
-    while let Some(value) = stack.pop() {
-        if !own.insert(value) {
+    let mut stack = vec![(value, Met::Nothing)];
+    let mut seen = FxHashSet::default();
+    while let Some((value, met)) = stack.pop() {
+        if !seen.insert((value, met)) {
             continue;
         }
         for at in graph.uses(value) {
             let node = graph.node(at.node);
             let table = picked(graph, node, at);
-            picks |= table.is_some_and(|table| may_be_positions(graph, &[table]));
-            picks |= node.is("Sin") || node.is("Cos");
-            if goes_on(node, at) {
-                let mut others = node.inputs().iter().flatten();
-                meets |= others.any(|other| is_of_places(graph, *other));
-                stack.extend(node.outputs().iter().flatten());
+            let picks = table.is_some_and(|table| may_be_positions(graph, &[table]));
+            let is_bias = node.is("Softmax") || bias_slots(node).contains(&at.slot());
+            if met > Met::Nothing && (picks || node.is("Sin") || node.is("Cos"))
+                || met == Met::Computed && is_bias
+            {
+                return true;
             }
+            let op = node.op();
+            let computes = is_arithmetic(op) || is_elementwise(op) || op == "Log";
+            let mut others = node.inputs().iter().flatten();
+            let mut has_places = || others.any(|other| is_of_places(graph, *other));
+            let met = match op {
+                _ if !node.domain().is_empty() => continue,
+                "CumSum" | "Gather" | "Slice" | "Split" if at.slot() == 0 => met,
+                // What is projected is no bias.
+                "MatMul" | "Einsum" if is_beside_constants(graph, node, at) => {
+                    met.min(Met::Compared)
+                }
+                _ if is_comparison(op) && has_places() => met.max(Met::Compared),
+                _ if computes && has_places() => Met::Computed,
+                _ if moves(node, at) || is_comparison(op) || computes => met,
+                _ => continue,
+            };
+            stack.extend(node.outputs().iter().flatten().map(|made| (*made, met)));
         }
     }
-    meets && picks
+    false
 }

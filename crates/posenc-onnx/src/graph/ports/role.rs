@@ -295,8 +295,8 @@ pub(super) fn unclear(
     all.iter().filter(is_unclear).map(said).collect()
 }
 
-/// One sentence for each input without a role that places of tokens meet before they pick rows of a table or make
-/// angles.
+/// One sentence for each input without a role that places of tokens meet before they pick rows of a table, make
+/// angles or make a bias.
 pub(super) fn met_by_places(
     graph: &Graph,
     ports: &[Port],
@@ -319,8 +319,8 @@ pub(super) fn met_by_places(
     let said = |port: &Port| {
         let name = graph.name(port.value);
         format!(
-            "places of tokens meet the input {name} in a way that is not read, and pick rows of a table or make \
-             angles then; give `input-role` {name}=position where it contains positions, or {name}=content"
+            "places of tokens meet the input {name} in a way that is not read, and pick rows of a table, make angles \
+             or a bias then; give `input-role` {name}=position where it contains positions, or {name}=content"
         )
     };
     ports.iter().filter(is_met).map(said).collect()
