@@ -206,7 +206,7 @@ pub(super) fn meets_places(graph: &Graph, value: ValueId) -> bool {
             }
             let op = node.op();
             let computes = is_arithmetic(op) || is_elementwise(op) || op == "Log";
-            let mut others = node.inputs().iter().flatten();
+            let mut others = node.inputs().iter().flatten().filter(|v| **v != value);
             let mut has_places = || others.any(|other| is_of_places(graph, *other));
             let met = match op {
                 _ if !node.domain().is_empty() => continue,
