@@ -48,7 +48,13 @@ pub(super) fn end_where_rows_do(graph: &Graph, found: &mut Found) {
     let mut limits = std::mem::take(&mut found.limits);
     let is_joined = |finding: &&Finding| !finding.sites.is_empty() && !found.are_elements(finding);
     for finding in found.findings.iter().filter(is_joined) {
-        let (Some(tokens), Some(table)) = (finding.max_length, finding.table) else {
+        let Some(table) = finding.table else {
+            continue;
+        };
+        // Of stacks that share it, the longest.
+        let sharing = found.findings.iter().filter(|f| f.table == Some(table));
+        let lengths = sharing.map(|f| f.max_length);
+        let Some(Some(tokens)) = lengths.reduce(|a, b| Some(a?.max(b?))) else {
             continue;
         };
         let name = source_name(graph, table);

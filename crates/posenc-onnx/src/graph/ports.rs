@@ -310,6 +310,14 @@ impl Ports {
         at.past + at.sequence + usize::from(encodes && !self.reading.tied)
     }
 
+    /// Whether an input has an axis of the longest sequence, where that is of another stack.
+    pub(crate) fn is_of_other_stack(&self, port: &Port) -> bool {
+        port.dims.iter().any(|dim| match dim {
+            Dim::Symbol(symbol) => self.symbols.get(symbol) == Some(&Axis::Encoder),
+            _ => false,
+        })
+    }
+
     /// Whether content is sound of an open length, and nothing else is an input.
     pub(crate) fn is_sound(&self) -> bool {
         let is_flat = |p: &Port| p.role != Role::Content || p.dims.len() < 4;

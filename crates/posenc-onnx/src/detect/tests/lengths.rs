@@ -58,6 +58,37 @@ fn lengths_that_do_not_fit_are_noticed_before_sizes_that_are_known_again() {
     assert_eq!(found.attention.len(), 1, "{:?}", found.no_attention);
 }
 
+#[test]
+fn a_table_that_two_stacks_cut_ends_where_its_rows_do() {
+    // A class token before the tokens of the encoder has a row.
+    for (has_class, expected) in [(false, vec![40]), (true, vec![39, 40])] {
+        let mut s = Sketch::default();
+        let table = s.weights(&[40, HIDDEN]);
+        let words = s.weights(&[30, HIDDEN]);
+        let placed = |s: &mut Sketch, ids: &str, has_class: bool| {
+            let mut x = s.gather(&words, ids, 0);
+            if has_class {
+                let class = s.weights(&[1, 1, HIDDEN]);
+                x = s.concat(&[&class, &x], 1);
+            }
+            let shape = s.op("Shape", &[&x]);
+            let [zero, one, two] = [0, 1, 2].map(|n| s.ints(&[n]));
+            let length = s.op("Slice", &[&shape, &one, &two]);
+            let rows = s.op("Slice", &[&table, &zero, &length, &zero]);
+            s.op("Add", &[&x, &rows])
+        };
+        let source = s.input("input_ids", DType::I64, &["1", "source"]);
+        let target = s.input("decoder_input_ids", DType::I64, &["1", "target"]);
+        let memory = placed(&mut s, &source, has_class);
+        let memory = s.attends(&memory, &memory);
+        let x = placed(&mut s, &target, false);
+        let x = s.attends(&x, &x);
+        let y = s.attends(&x, &memory);
+        let limits = found(&s.model(17, &[&y])).limits.into_iter();
+        assert_eq!(Vec::from_iter(limits.map(|limit| limit.length)), expected);
+    }
+}
+
 /// Rows of a table that is added, picked by a product.
 fn picked(s: &mut Sketch, x: String) -> String {
     let at = s.range();
