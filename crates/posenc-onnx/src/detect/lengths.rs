@@ -110,8 +110,8 @@ fn picked(classes: &Classes, trace: &Trace, node: &Node, dims: &[usize]) -> Opti
     is_even.then_some((rows, read))
 }
 
-/// The length at which a size is `wanted` that is `seen` at the length `sequence`; `None` where none is whole, and
-/// for one token, which fits whatever is repeated.
+/// The length at which a size becomes `wanted`, in proportion to what is `seen` at the length `sequence`. `None` where
+/// that is no whole number, and for one token, because a size of one is repeated to fit any other.
 fn proportional(sequence: usize, (seen, wanted): (usize, usize)) -> Option<usize> {
     let length = sequence.checked_mul(wanted)?;
     let whole = length.checked_div(seen)?;

@@ -135,6 +135,31 @@ fn places_that_meet_what_is_not_read_are_named() {
         s.op("Not", &[&is_out])
     });
     assert!(is_named(&part));
+    // Places may be computed or stored.
+    let made: [fn(&mut Sketch) -> String; 2] = [
+        |s| {
+            let (shape, axis) = (s.op("Shape", &["input_ids"]), s.int(1));
+            let ones = s.op("ConstantOfShape", &[&shape]);
+            s.op("CumSum", &[&ones, &axis])
+        },
+        |s| s.ints(&Vec::from_iter(0..14)),
+    ];
+    for places in made {
+        let part = counted(&["batch", "2"], |s, _, n| {
+            let (at, end) = (places(s), s.slice(n, 1, [1, 2, 1]));
+            s.op("Less", &[&at, &end])
+        });
+        assert!(is_named(&part));
+    }
+    // Numbers of tokens are content, and no numbers of sequences.
+    let of_tokens = counted(&["batch", "sequence"], |s, at, n| s.op("Less", &[at, n]));
+    assert!(!is_named(&of_tokens), "control");
+    // Other numbers than 0, 1, … are no places.
+    let others = counted(&["batch", "2"], |s, _, n| {
+        let (bounds, end) = (s.ints(&[3; 14]), s.slice(n, 1, [1, 2, 1]));
+        s.op("Less", &[&bounds, &end])
+    });
+    assert!(!is_named(&others), "control");
     // The same of angles.
     let mut s = Sketch::default();
     let x = s.embedded();

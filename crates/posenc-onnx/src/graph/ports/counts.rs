@@ -12,6 +12,9 @@ use crate::graph::sizes::is_of_sizes_by;
 /// The most stored places that are looked at.
 const MOST: usize = 1 << 16;
 
+/// The most nodes between sizes and what is computed from them to tell places.
+const FEW: usize = 64;
+
 /// Whether every use of the value compares it with places of tokens, or tells a recurrence where to end. Before
 /// that, numbers may be computed from it, constants and sizes, as a convolution with strides shortens a sequence and
 /// as shares of the longest one are lengths.
@@ -149,13 +152,14 @@ fn are_places(graph: &Graph, value: ValueId) -> bool {
     is_range(graph, value) || counts_up() == Some(true)
 }
 
-/// Whether a value is computed from sizes alone and differs by place.
+/// Whether a value is computed from sizes alone, in a few steps, and differs by place.
 fn is_of_places(graph: &Graph, value: ValueId) -> bool {
-    let counts = Cell::new(false);
+    let (counts, steps) = (Cell::new(false), Cell::new(0));
     let passes = |node: &Node| {
         let counts_up = matches!(node.op(), "Range" | "CumSum" | "NonZero");
         counts.set(counts.get() || counts_up);
-        counts_up || node.is("ConstantOfShape") || computes_sizes(node)
+        steps.set(steps.get() + 1);
+        steps.get() <= FEW && (counts_up || node.is("ConstantOfShape") || computes_sizes(node))
     };
     are_places(graph, value) || is_of_sizes_by(graph, value, passes) && counts.get()
 }
@@ -207,7 +211,7 @@ pub(super) fn meets_places(graph: &Graph, value: ValueId) -> bool {
             let op = node.op();
             let computes = is_arithmetic(op) || is_elementwise(op) || op == "Log";
             let mut others = node.inputs().iter().flatten().filter(|v| **v != value);
-            let mut has_places = || others.any(|other| is_of_places(graph, *other));
+            let has_places = others.any(|other| is_of_places(graph, *other));
             let met = match op {
                 _ if !node.domain().is_empty() => continue,
                 "CumSum" | "Gather" | "Slice" | "Split" if at.slot() == 0 => met,
@@ -215,8 +219,8 @@ pub(super) fn meets_places(graph: &Graph, value: ValueId) -> bool {
                 "MatMul" | "Einsum" if is_beside_constants(graph, node, at) => {
                     met.min(Met::Compared)
                 }
-                _ if is_comparison(op) && has_places() => met.max(Met::Compared),
-                _ if computes && has_places() => Met::Computed,
+                _ if is_comparison(op) && has_places => met.max(Met::Compared),
+                _ if computes && has_places => Met::Computed,
                 _ if moves(node, at) || is_comparison(op) || computes => met,
                 _ => continue,
             };
