@@ -84,6 +84,7 @@ impl Ports {
         }
         let given = |port: &Port| overrides.contains_key(graph.name(port.value));
         role::only_ids(graph, &mut ports);
+        role::only_cache_flags(graph, &mut ports);
         for at in role::tables(graph, &ports) {
             if !given(&ports[at]) {
                 ports[at].role = Role::Table;

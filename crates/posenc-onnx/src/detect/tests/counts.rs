@@ -154,12 +154,6 @@ fn places_that_meet_what_is_not_read_are_named() {
     // Numbers of tokens are content, and no numbers of sequences.
     let of_tokens = counted(&["batch", "sequence"], |s, at, n| s.op("Less", &[at, n]));
     assert!(!is_named(&of_tokens), "control");
-    // Other numbers than 0, 1, … are no places.
-    let others = counted(&["batch", "2"], |s, _, n| {
-        let (bounds, end) = (s.ints(&[3; 14]), s.slice(n, 1, [1, 2, 1]));
-        s.op("Less", &[&bounds, &end])
-    });
-    assert!(!is_named(&others), "control");
     // The same of angles.
     let mut s = Sketch::default();
     let x = s.embedded();
@@ -176,6 +170,64 @@ fn places_that_meet_what_is_not_read_are_named() {
     let x = s.op("Add", &[&x, &waves]);
     let y = s.attends(&x, &x);
     assert!(is_named(&found(&s.model(17, &[&y]))));
+}
+
+/// A model whose positions are made of a range and of one number, and pick rows of a table.
+fn placed_by(dtype: DType, dims: &[&str], places: fn(&mut Sketch, [&str; 2]) -> String) -> Found {
+    let mut s = Sketch::default();
+    let x = s.embedded();
+    let n = s.input("n", dtype, dims);
+    let at = s.range();
+    let places = places(&mut s, [&at, &n]);
+    let table = s.weights(&[64, HIDDEN]);
+    let rows = s.gather(&table, &places, 0);
+    let x = s.op("Add", &[&x, &rows]);
+    let y = s.attends(&x, &x);
+    found(&s.model(17, &[&y]))
+}
+
+#[test]
+fn places_that_a_number_moves_are_named() {
+    let switched = placed_by(DType::Bool, &[], |s, [at, n]| {
+        let zero = s.int(0);
+        s.op("Where", &[n, at, &zero])
+    });
+    let offset_of_a_language = placed_by(DType::I64, &[], |s, [at, n]| {
+        let offsets = s.ints(&[0, 3, 7]);
+        let offset = s.gather(&offsets, n, 0);
+        s.op("Add", &[at, &offset])
+    });
+    let first_of_all = placed_by(DType::I64, &["1"], |s, [at, n]| s.concat(&[n, at], 0));
+    let added_up = placed_by(DType::I64, &["1"], |s, [at, n]| {
+        let (shape, axis) = (s.op("Shape", &[at]), s.int(0));
+        let all = s.op("Expand", &[n, &shape]);
+        s.op("CumSum", &[&all, &axis])
+    });
+    for read in [switched, offset_of_a_language, first_of_all, added_up] {
+        assert!(is_named(&read));
+    }
+    // A flag that is not used, and features of a language, move nothing.
+    let plain = placed_by(DType::Bool, &[], |s, [at, _]| s.op("Identity", &[at]));
+    let mut s = Sketch::default();
+    let x = s.embedded();
+    let n = s.input("n", DType::I64, &[]);
+    let at = s.range();
+    let [table, languages] = [64, 40].map(|rows| s.weights(&[rows, HIDDEN]));
+    let (rows, language) = (s.gather(&table, &at, 0), s.gather(&languages, &n, 0));
+    let sum = s.op("Add", &[&x, &language]);
+    let x = s.op("Add", &[&sum, &rows]);
+    let y = s.attends(&x, &x);
+    for read in [plain, found(&s.model(17, &[&y]))] {
+        assert!(!is_named(&read), "control");
+        assert_eq!(kinds(&read), [Kind::Learned]);
+    }
+    // Other stored numbers than 0, 1, … are no places.
+    let one_row = placed_by(DType::I64, &["1"], |s, [_, n]| {
+        let bounds = s.ints(&[3; 14]);
+        let is_above = s.op("Less", &[&bounds, n]);
+        s.cast(&is_above, DType::I64)
+    });
+    assert!(!is_named(&one_row), "control");
 }
 
 #[test]

@@ -214,9 +214,20 @@ pub(super) fn meets_places(graph: &Graph, value: ValueId) -> bool {
             let has_places = others.any(|other| is_of_places(graph, *other));
             let met = match op {
                 _ if !node.domain().is_empty() => continue,
-                "CumSum" | "Gather" | "Slice" | "Split" if at.slot() == 0 => met,
+                // What is added up along the tokens, or put at some of them, is one place after the other.
+                "CumSum" if at.slot() == 0 => Met::Computed,
+                "ScatterElements" | "ScatterND" => met.max(Met::Compared),
+                "Concat" if has_places => Met::Computed,
+                "Concat" => met,
+                "Gather" if at.slot() == 1 && !is_table_of_numbers(graph, node) => continue,
+                "Gather" => met,
+                "Slice" | "Split" | "ReduceMax" | "ReduceMin" | "ReduceSum" | "ReduceMean"
+                    if at.slot() == 0 =>
+                {
+                    met
+                }
                 // What is projected is no bias.
-                "MatMul" | "Einsum" if is_beside_constants(graph, node, at) => {
+                "MatMul" | "Gemm" | "Einsum" if is_beside_constants(graph, node, at) => {
                     met.min(Met::Compared)
                 }
                 _ if is_comparison(op) && has_places => met.max(Met::Compared),
@@ -228,4 +239,13 @@ pub(super) fn meets_places(graph: &Graph, value: ValueId) -> bool {
         }
     }
     false
+}
+
+/// Whether a table has integers or one number in each row, which may be offsets or scales, and no features.
+fn is_table_of_numbers(graph: &Graph, node: &Node) -> bool {
+    node.input(0).is_some_and(|table| {
+        let is_int = graph.dtype(table).is_some_and(|dtype| dtype.is_int());
+        let stored = graph.stored(table);
+        stored.is_some_and(|stored| is_int || stored.dims.len() < 2)
+    })
 }

@@ -173,6 +173,17 @@ pub(super) fn only_ids(graph: &Graph, ports: &mut [Port]) {
     }
 }
 
+/// Flags without a cache to switch on are content, whichever branch they choose.
+pub(super) fn only_cache_flags(graph: &Graph, ports: &mut [Port]) {
+    if ports.iter().any(|port| port.role == Role::Past) {
+        return;
+    }
+    let flags = ports.iter_mut().filter(|port| port.role == Role::CacheFlag);
+    for port in flags.filter(|port| !is_named(graph, port.value, &["cache", "past"])) {
+        port.role = Role::Content;
+    }
+}
+
 /// Whether an input has one number for each sequence of another, which has features, pixels or samples.
 pub(super) fn is_by_sequence(ports: &[Port], port: &Port) -> bool {
     let [count] = &port.dims[..] else {
