@@ -15,6 +15,7 @@ use super::rotary::source::{moved, positions_among};
 use super::runs::{BUDGET, FAR, LONGER, values_at};
 use crate::attention::mask::{HIDES, meets_scores};
 use crate::graph::dataflow::Class;
+use crate::graph::ports::Role;
 use crate::graph::region::ancestors;
 
 /// Numbers that depend on positions and meet content token by token, and are equal in the trial run.
@@ -168,7 +169,10 @@ fn in_longer(model: &Model, found: &Found, at: &Equal, tokens: usize) -> Option<
 fn far(model: &Model, found: &Found, at: &Equal) -> Option<f64> {
     let graph = model.graph();
     let all = ancestors(graph, &found.classes, vec![at.numbers]);
-    let positions = positions_among(graph, found, &all);
+    let mut positions = positions_among(graph, found, &all);
+    // As many more tokens count.
+    let counts = found.ports.iter().filter(|port| port.role == Role::Counts);
+    positions.extend(counts.map(|port| port.value));
     let before = found.trace.get(at.numbers).to_f64()?;
     FAR.map(|power| 1 << power).find_map(|by| {
         let moved = |v: &ValueId| Some((*v, moved(found.trace.get(*v), by)?));

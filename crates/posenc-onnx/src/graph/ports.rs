@@ -14,11 +14,13 @@ mod port;
 mod readings;
 mod role;
 mod setting;
+mod stacks;
 mod symbols;
 #[cfg(test)]
 mod tests;
 mod uses;
 
+use counts::compared_places;
 pub(crate) use masks::decides_mask;
 use port::Reading;
 pub(crate) use port::{Lengths, Port, Role};
@@ -70,6 +72,12 @@ impl Ports {
                     if dtype.is_int() && !picked_tables(graph, *value).is_empty() =>
                 {
                     Role::Tokens
+                }
+                // A number of each sequence hides the tokens behind it.
+                Some(Role::Padding)
+                    if dims.len() == 1 && !compared_places(graph, *value).is_empty() =>
+                {
+                    Role::Counts
                 }
                 Some(given) => *given,
                 None => role(graph, *value, dtype, dims.len()),
@@ -305,20 +313,6 @@ impl Ports {
         self.ports.iter().filter(is_unfilled)
     }
 
-    /// The longest sequence of a run, which may be that of another stack.
-    pub(crate) fn longest(&self, at: Lengths) -> usize {
-        let encodes = self.symbols.values().any(|axis| *axis == Axis::Encoder);
-        at.past + at.sequence + usize::from(encodes && !self.reading.tied)
-    }
-
-    /// Whether an input has an axis of the longest sequence, where that is of another stack.
-    pub(crate) fn is_of_other_stack(&self, port: &Port) -> bool {
-        port.dims.iter().any(|dim| match dim {
-            Dim::Symbol(symbol) => self.symbols.get(symbol) == Some(&Axis::Encoder),
-            _ => false,
-        })
-    }
-
     /// Whether content is sound of an open length, and nothing else is an input.
     pub(crate) fn is_sound(&self) -> bool {
         let is_flat = |p: &Port| p.role != Role::Content || p.dims.len() < 4;
@@ -385,7 +379,10 @@ impl Ports {
                     known(port.dtype, &dims, |_| 0.0)
                 }
                 Role::Padding => known(port.dtype, &dims, |_| 1.0),
-                Role::Counts => known(port.dtype, &dims, |_| (at.past + at.sequence) as f64),
+                Role::Counts => {
+                    let tokens = self.counted(graph, port, at);
+                    known(port.dtype, &dims, |_| tokens as f64)
+                }
                 Role::TokenTypes => known(port.dtype, &dims, |_| 0.0),
                 // The cache is used where something is in it.
                 Role::CacheFlag => known(port.dtype, &dims, |_| f64::from(u8::from(at.past > 0))),

@@ -304,10 +304,13 @@ fn feed(
             let hidden = padding.hides(row(i), column(i), last);
             f64::from(u8::from(!hidden))
         }),
-        Role::Counts => fill(port.dtype, dims, |i| {
-            let hidden = padding == Padding::Right && i > 0;
-            (total - if hidden { padded(total) } else { 0 }) as f64
-        }),
+        Role::Counts => {
+            let total = ports.counted(graph, port, at);
+            fill(port.dtype, dims, |i| {
+                let hidden = padding == Padding::Right && i > 0;
+                (total - if hidden { padded(total) } else { 0 }) as f64
+            })
+        }
         Role::TokenTypes | Role::Past => fill(port.dtype, dims, |_| 0.0),
         Role::CacheFlag => fill(port.dtype, dims, |_| f64::from(u8::from(at.past > 0))),
         Role::Table => Random::new(1).tensor(port.dtype, dims, -1.0, 1.0),

@@ -20,9 +20,6 @@ const RUNS: usize = 32;
 /// How many of them are kept: for each of two tables, one where it ends, and one where a longer one would.
 const KEPT: usize = 4;
 
-/// Values between the sizes of inputs and a place.
-const FEW: usize = 256;
-
 /// What longer sequences read.
 pub(super) struct Longer<'a> {
     pub(super) runs: &'a Runs<'a>,
@@ -120,31 +117,7 @@ impl<'a> Longer<'a> {
     /// Tokens of the stack whose sizes a place is computed from; those of the trial run where that is not clear.
     fn tokens_of(&self, place: ValueId) -> usize {
         let (graph, found) = (self.runs.model.graph(), self.runs.found);
-        let own = found.lengths.sequence + found.lengths.past;
-        let longest = found.ports.longest(found.lengths);
-        if longest == own {
-            return own;
-        }
-        let mut stack = vec![place];
-        let mut seen = FxHashSet::default();
-        let mut is_other = false;
-        while let Some(value) = stack.pop() {
-            if !seen.insert(value) {
-                continue;
-            }
-            if seen.len() > FEW {
-                return own;
-            }
-            if let Some((id, _)) = graph.producer(value) {
-                stack.extend(graph.node(id).inputs().iter().flatten());
-            } else if let Some(port) = found.ports.iter().find(|port| port.value == value) {
-                if !found.ports.is_of_other_stack(port) {
-                    return own;
-                }
-                is_other = true;
-            }
-        }
-        if is_other { longest } else { own }
+        found.ports.tokens_behind(graph, place, found.lengths)
     }
 
     /// Whether a value has more elements where the sequence is longer; where that cannot be run,

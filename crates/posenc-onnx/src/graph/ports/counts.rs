@@ -2,11 +2,13 @@
 
 use std::cell::Cell;
 
-use posenc_ir::{Graph, Node, ValueId};
+use posenc_ir::{Graph, Node, Use, ValueId};
 use rustc_hash::FxHashSet;
 
-use super::uses::{is_beside_constants, may_be_positions, moves, picked};
-use crate::graph::operators::{bias_slots, is_copy, is_elementwise, is_layout};
+use super::uses::{Step, is_behind, is_beside_constants, may_be_positions, moves, picked, reaches};
+use crate::graph::operators::{
+    bias_slots, is_copy, is_elementwise, is_layout, is_norm, may_attend,
+};
 use crate::graph::sizes::is_of_sizes_by;
 
 /// The most stored places that are looked at.
@@ -15,14 +17,16 @@ const MOST: usize = 1 << 16;
 /// The most nodes between sizes and what is computed from them to tell places.
 const FEW: usize = 64;
 
-/// Whether every use of the value compares it with places of tokens, or tells a recurrence where to end. Before
-/// that, numbers may be computed from it, constants and sizes, as a convolution with strides shortens a sequence and
-/// as shares of the longest one are lengths.
+/// Whether every use of the value compares it with places of tokens, tells a recurrence where to end, or meets what
+/// attention has made, as the mean or the last of all tokens needs it. Before that, numbers may be computed from it,
+/// constants and sizes, as a convolution with strides shortens a sequence and as shares of the longest one are
+/// lengths.
 pub(super) fn is_compared_with_places(graph: &Graph, value: ValueId) -> bool {
     let mut stack = vec![value];
     let mut own = FxHashSet::default();
     let (mut beside, mut distances) = (vec![], vec![]);
     let mut compared = false;
+    let pools = |made: Option<ValueId>| made.is_some_and(|made| only_meets_attended(graph, made));
     while let Some(value) = stack.pop() {
         if !own.insert(value) {
             continue;
@@ -35,6 +39,7 @@ pub(super) fn is_compared_with_places(graph: &Graph, value: ValueId) -> bool {
             };
             match node.op() {
                 op if (is_copy(op) || is_layout(op)) && at.slot() == 0 => {}
+                _ if meets_attended(graph, node, at) => continue,
                 "Less" | "LessOrEqual" | "Greater" | "GreaterOrEqual"
                     if others().all(|other| are_places(graph, other)) =>
                 {
@@ -45,9 +50,15 @@ pub(super) fn is_compared_with_places(graph: &Graph, value: ValueId) -> bool {
                     distances.extend(node.output(0));
                     continue;
                 }
-                op if is_arithmetic(op) || is_comparison(op) => beside.extend(others()),
+                op if is_arithmetic(op) || is_comparison(op) => {
+                    let is_number = |other| own.contains(&other) || is_size(graph, other);
+                    if !others().all(is_number) && pools(node.output(0)) {
+                        continue;
+                    }
+                    beside.extend(others());
+                }
                 // The longest of all.
-                "ReduceMax" | "Shape" => continue,
+                "ReduceMax" | "Shape" | "Size" => continue,
                 // Sequences of a batch in the order of their lengths, as recurrences take them.
                 "TopK" if at.slot() == 0 => {
                     stack.extend(node.output(0));
@@ -55,6 +66,7 @@ pub(super) fn is_compared_with_places(graph: &Graph, value: ValueId) -> bool {
                 }
                 "GRU" | "LSTM" | "RNN" if at.slot() == 4 => continue,
                 "ReverseSequence" if at.slot() == 1 => continue,
+                "Concat" if pools(node.output(0)) => continue,
                 _ => return false,
             }
             stack.extend(node.outputs().iter().flatten());
@@ -63,6 +75,51 @@ pub(super) fn is_compared_with_places(graph: &Graph, value: ValueId) -> bool {
     let is_number = |other: ValueId| own.contains(&other) || is_size(graph, other);
     let are_compared = distances.iter().all(|v| is_only_compared(graph, *v));
     (compared || !distances.is_empty()) && are_compared && beside.into_iter().all(is_number)
+}
+
+/// Whether an operator reads a value beside what attention has made: as factors of it, or as places in it.
+fn meets_attended(graph: &Graph, node: &Node, at: &Use) -> bool {
+    let picks = matches!(node.op(), "Gather" | "GatherND" | "GatherElements") && at.slot() == 1;
+    let scales = matches!(node.op(), "Mul" | "Div" | "Where" | "MatMul");
+    let mut others = node.inputs().iter().enumerate();
+    (picks || scales)
+        && others.any(|(slot, other)| {
+            slot != at.slot() && other.is_some_and(|other| is_behind(graph, other, may_attend))
+        })
+}
+
+/// Whether a value and what is computed of it is read beside what attention has made alone.
+fn only_meets_attended(graph: &Graph, value: ValueId) -> bool {
+    let mut met = false;
+    let others = reaches(graph, [value], |node, at| match node.op() {
+        _ if meets_attended(graph, node, at) => {
+            met = true;
+            Step::Stop
+        }
+        "Shape" | "Size" => Step::Stop,
+        "Concat" => Step::On,
+        op if moves(node, at) || is_arithmetic(op) || is_comparison(op) => Step::On,
+        _ => Step::Found,
+    });
+    met && !others
+}
+
+/// The places of tokens that a value is compared with.
+pub(super) fn compared_places(graph: &Graph, value: ValueId) -> Vec<ValueId> {
+    let mut places = vec![];
+    reaches(graph, [value], |node, at| {
+        let other = node.input(1 - at.slot().min(1));
+        let other = other.filter(|other| are_places(graph, *other));
+        match (node.op(), other) {
+            ("Less" | "LessOrEqual" | "Greater" | "GreaterOrEqual" | "Sub", Some(other)) => {
+                places.push(other);
+                Step::Stop
+            }
+            _ if moves(node, at) || is_arithmetic(node.op()) => Step::On,
+            _ => Step::Stop,
+        }
+    });
+    places
 }
 
 /// Whether every use of a value, moved and cast, compares it with sizes: a distance from a place, to tell on which
@@ -115,6 +172,26 @@ fn is_arithmetic(op: &str) -> bool {
             | "Or"
             | "Xor"
             | "Where"
+    )
+}
+
+/// The functions of one number that `is_elementwise` leaves out.
+fn is_activation(op: &str) -> bool {
+    matches!(
+        op,
+        "Log"
+            | "Softplus"
+            | "Softsign"
+            | "Elu"
+            | "Celu"
+            | "Selu"
+            | "LeakyRelu"
+            | "PRelu"
+            | "ThresholdedRelu"
+            | "HardSigmoid"
+            | "HardSwish"
+            | "Gelu"
+            | "Mish"
     )
 }
 
@@ -209,7 +286,7 @@ pub(super) fn meets_places(graph: &Graph, value: ValueId) -> bool {
                 return true;
             }
             let op = node.op();
-            let computes = is_arithmetic(op) || is_elementwise(op) || op == "Log";
+            let computes = is_arithmetic(op) || is_elementwise(op) || is_activation(op);
             let mut others = node.inputs().iter().flatten().filter(|v| **v != value);
             let has_places = others.any(|other| is_of_places(graph, *other));
             let met = match op {
@@ -232,6 +309,8 @@ pub(super) fn meets_places(graph: &Graph, value: ValueId) -> bool {
                 }
                 _ if is_comparison(op) && has_places => met.max(Met::Compared),
                 _ if computes && has_places => Met::Computed,
+                "Softmax" => met,
+                _ if is_norm(node) && at.slot() == 0 => met,
                 _ if moves(node, at) || is_comparison(op) || computes => met,
                 _ => continue,
             };

@@ -359,7 +359,7 @@ fn is_behind_inputs(graph: &Graph, value: ValueId) -> bool {
 }
 
 /// Whether an operator like this is nearby before a value.
-fn is_behind(graph: &Graph, value: ValueId, is: impl Fn(&Node) -> bool) -> bool {
+pub(super) fn is_behind(graph: &Graph, value: ValueId, is: impl Fn(&Node) -> bool) -> bool {
     let (mut stack, mut seen) = (vec![value], FxHashSet::default());
     while let Some(value) = stack.pop() {
         let Some((id, _)) = graph.producer(value) else {
