@@ -1,6 +1,7 @@
 //! Giving a model other sizes: tables that are added whole, numbers of shapes, and declared dimensions.
 
 mod bias;
+mod code;
 mod follow;
 mod numbers;
 mod open;
@@ -116,6 +117,7 @@ fn tensor(context: &Context<'_>, table: &ResizedTable) -> Result<Tensor, Rewrite
             let axis = table.along().expect("rows of a line are along one axis");
             return stretch::tensor(context, line, table.value, axis);
         }
+        NewRows::Code(code) => return code::tensor(context, table, code),
     };
     let mut numbers = numbers::numbers(context, table.value)?;
     for (axis, extent) in table.axes.iter().enumerate() {

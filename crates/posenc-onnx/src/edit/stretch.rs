@@ -1,5 +1,6 @@
-//! Gives tables other rows, divides biases, and moves what else ends at the old length.
+//! Gives tables other rows, divides biases and the positions of computed sines, and moves what else ends at the old length.
 
+mod computed;
 mod distances;
 mod factors;
 pub(crate) mod part;
@@ -40,6 +41,9 @@ pub(crate) fn stretch(model: &Model, parts: &[Part<'_>]) -> Result<(Model, Appli
     distances::widen(&mut out, parts)?;
     let mut factors = Factors::default();
     for Part { context, plan } in parts {
+        for waves in &plan.waves {
+            factors.divide_positions(&mut out, context, plan, waves)?;
+        }
         for bias in &plan.biases {
             factors.divide(&mut out, context, bias)?;
         }

@@ -1,5 +1,5 @@
-//! The plan of tables with more or fewer rows and of biases by shorter distances, made before anything
-//! changes.
+//! The plan of tables with more or fewer rows, of sines of divided positions and of biases by shorter distances,
+//! made before anything changes.
 
 pub(crate) mod distances;
 mod numbers;
@@ -26,6 +26,8 @@ pub(crate) use planner::plan;
 pub(crate) struct Plan {
     /// The tables that change.
     pub(crate) tables: Vec<Table>,
+    /// The computed sines and cosines whose positions are divided.
+    pub(crate) waves: Vec<ComputedWaves>,
     /// The biases that are divided.
     pub(crate) biases: Vec<Divided>,
     /// The tables by distance that change.
@@ -104,6 +106,17 @@ pub(crate) enum Rows {
     },
 }
 
+/// Sines and cosines that the graph computes, of positions that are divided by a number.
+#[derive(Clone, Debug)]
+pub(crate) struct ComputedWaves {
+    /// Their finding, by the place in `Found::findings`.
+    pub(crate) finding: usize,
+    /// The number.
+    pub(crate) factor: f64,
+    /// Their code afterwards.
+    pub(crate) code: Sinusoidal,
+}
+
 /// A bias on scores that is divided by a number, as if tokens were nearer to each other.
 #[derive(Clone, Debug)]
 pub(crate) struct Divided {
@@ -125,6 +138,11 @@ impl Plan {
         self.tables.iter().find(|table| table.finding == finding)
     }
 
+    /// The computed sines and cosines of a finding; `None` where they stay.
+    pub(crate) fn waves_of(&self, finding: usize) -> Option<&ComputedWaves> {
+        self.waves.iter().find(|waves| waves.finding == finding)
+    }
+
     /// The bias of a finding; `None` where it stays.
     pub(crate) fn bias(&self, finding: usize) -> Option<&Divided> {
         self.biases.iter().find(|bias| bias.finding == finding)
@@ -140,13 +158,17 @@ impl Plan {
         let tables = self.tables.iter().map(|table| table.finding);
         let biases = self.biases.iter().map(|bias| bias.finding);
         let distances = self.distances.iter().map(|all| all.finding);
-        tables.chain(biases).chain(distances)
+        let waves = self.waves.iter().map(|waves| waves.finding);
+        tables.chain(biases).chain(distances).chain(waves)
     }
 
     /// The encoding of a finding afterwards.
     pub(crate) fn after(&self, at: usize, encoding: &Encoding) -> Encoding {
         if let Some(all) = self.by_distance(at) {
             return all.after.clone();
+        }
+        if let Some(waves) = self.waves_of(at) {
+            return Encoding::Sinusoidal(waves.code.clone());
         }
         match (self.table(at), self.bias(at), encoding) {
             (Some(table), ..) => table.after(encoding),
@@ -159,7 +181,7 @@ impl Plan {
 
     /// Whether nothing changes.
     pub(crate) fn is_empty(&self) -> bool {
-        self.tables.is_empty() && self.biases.is_empty() && self.distances.is_empty()
+        self.findings().next().is_none()
     }
 }
 

@@ -2,6 +2,7 @@
 //! that were planned, and on every patch or token the row that the formula says.
 
 mod bias;
+mod code;
 pub(crate) mod open;
 pub(crate) mod open_length;
 mod rotation;
@@ -12,7 +13,7 @@ use posenc_ir::eval::{Budget, probe};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::detect::context::Context;
-use crate::detect::finding::Finding;
+use crate::detect::finding::{Encoding, Finding};
 use crate::error::{Refusal, RewriteError};
 use crate::graph::extent::Extent;
 use crate::plan::resize::Plan;
@@ -44,6 +45,10 @@ pub(crate) fn check(
             _ if plan.rotations.iter().any(|own| own.finding == at) => {
                 rotation::is_planned(&plan.after(at, &old.encoding), &new.encoding)
             }
+            Some(NewRows::Code(_)) => match plan.after(at, &old.encoding) {
+                Encoding::Sinusoidal(code) => stretched::is_code(new, &code),
+                other => new.encoding == other,
+            },
             _ => new.encoding == plan.after(at, &old.encoding),
         };
         old.sites == new.sites && is_planned
@@ -103,6 +108,17 @@ fn check_rows(
         .unwrap_or(f64::from(f32::EPSILON));
     let rows = match &table.rows {
         NewRows::Grid(rows) => rows,
+        NewRows::Code(code) => {
+            let departs = code::departs((&old, &new), table, code, epsilon);
+            return match departs.ok_or_else(unknown)? {
+                None => Ok(()),
+                Some(row) => {
+                    let why =
+                        format!("row {row} would get other numbers than those of the formula");
+                    Err(before.refuse(node, why))
+                }
+            };
+        }
         NewRows::Line(line) => {
             let dtype = after.dtype(own);
             let departs = stretched::added_departs(old, new, &line.rows, dtype);

@@ -7,6 +7,7 @@ pub(super) mod past_end;
 mod slopes;
 mod table_runs;
 mod unread;
+mod waves;
 
 use ndarray::{Array1, Array2, ArrayD, ArrayView2, Axis};
 use posenc_encodings::encoding::{SAME, near_params};
@@ -25,6 +26,7 @@ use crate::prove::invariants::check_same_sites;
 use crate::report::{Limit, LimitCause};
 use frames::Frames;
 use table_runs::{MOST, TableRuns, by_copy};
+pub(super) use waves::is_code;
 
 /// The same where pairs of tokens count, and not what they have; more where there are more pairs.
 const PAIRS: usize = 1 << 22;
@@ -52,7 +54,10 @@ pub(crate) fn check(
             (None, None) if by_distance.is_some() => by_distance.is_some_and(has_distances),
             (Some(table), _) => has_rows(new, table),
             (_, Some(bias)) => has_numbers(after, new, bias),
-            (None, None) => old.encoding == new.encoding,
+            (None, None) => match plan.waves_of(at) {
+                Some(planned) => is_code(new, &planned.code),
+                None => old.encoding == new.encoding,
+            },
         };
         old.sites == new.sites && is_planned
     };
@@ -90,6 +95,9 @@ pub(crate) fn check(
             left_out.extend(past_end::check(after, table.old, frames.as_ref(), &MOST)?);
             lengths.push(table.old);
         }
+    }
+    for planned in &plan.waves {
+        waves::check(before, after, planned)?;
     }
     for tables in &plan.distances {
         distances::check(before, after, tables)?;

@@ -3,6 +3,7 @@
 mod again;
 mod biases;
 pub(crate) mod branches;
+mod computed_waves;
 mod config;
 mod distance_waves;
 mod distances;

@@ -23,7 +23,7 @@ pub(super) struct Factors {
     /// Biases and distances, by the scope in which they are read; sites share them.
     divided: FxHashMap<(ScopeId, ValueId), ValueId>,
     /// Where these are read: branches share what is around them.
-    done: FxHashSet<Use>,
+    pub(super) done: FxHashSet<Use>,
 }
 
 impl Factors {
@@ -65,7 +65,7 @@ impl Factors {
     }
 
     /// A value divided by a factor in a scope, once.
-    fn quotient(
+    pub(super) fn quotient(
         &mut self,
         out: &mut Emitter<'_>,
         context: &Context<'_>,

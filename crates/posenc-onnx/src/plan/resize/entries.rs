@@ -1,8 +1,11 @@
 //! Tables of positions, where they are added to tokens that follow the image.
 
+use posenc_encodings::families::sinusoidal::{Image, Sinusoidal};
+use posenc_encodings::inferred::{self, Inferred};
 use posenc_ir::{NodeId, Use};
 
 use super::broadcast::STEPS;
+use super::rows::sides;
 use super::sizes::Wanted;
 use super::table::{NewRows, ResizedTable};
 use super::walk::Walk;
@@ -10,6 +13,13 @@ use crate::detect::finding::Encoding;
 use crate::error::RewriteError;
 use crate::graph::extent::Extent;
 use crate::graph::operators::is_elementwise;
+
+/// Why a request that says how to interpolate rows is refused.
+const GIVEN: &str = "the sines and cosines of a grid of patches go on by their code; remove `scale`, \
+                     `align-corners` and `antialias`";
+
+/// The fewest patches along a side that show the code of their rows.
+const FEWEST: usize = 3;
 
 impl Walk<'_> {
     /// Gives a position table that is added here the axes of what it is added to.
@@ -49,7 +59,11 @@ impl Walk<'_> {
                     let why = "how the rows of the position table follow the sequence is not known";
                     return Err(self.refuse(id, why));
                 }
-                Wanted::Image { by, .. } => NewRows::Grid(by.rows),
+                Wanted::Image { by, .. } => match self.code_on(finding, &axes) {
+                    Some(_) if by.are_given => return Err(self.refuse(id, GIVEN)),
+                    Some(code) => NewRows::Code(code),
+                    None => NewRows::Grid(by.rows),
+                },
                 Wanted::Length { tables, .. } => {
                     match tables.iter().find(|table| table.finding == finding) {
                         Some(own) => NewRows::Line(own.clone()),
@@ -74,6 +88,9 @@ impl Walk<'_> {
                     |other: &ResizedTable| other.finding == finding && other.is_like(&table);
                 if !self.tables.iter().any(is_same) {
                     self.check_table(&table)?;
+                    if let NewRows::Code(code) = &table.rows {
+                        self.infer_coordinates(code);
+                    }
                 }
                 self.resized.insert(entry, table.axes.clone());
             }
@@ -106,6 +123,30 @@ impl Walk<'_> {
         tables.iter().all(|table| is_met(table.finding))
     }
 
+    /// The code of sines and cosines of patches on the grid that these axes become.
+    fn code_on(&self, finding: usize, axes: &[Extent]) -> Option<Box<Sinusoidal>> {
+        let Encoding::Sinusoidal(code) = &self.context.found.findings[finding].encoding else {
+            return None;
+        };
+        let (image, grid) = (code.image?, sides(axes, Extent::after)?);
+        let [old, new] = [image.grid, grid].map(|[rows, columns]| rows * columns);
+        Some(Box::new(Sinusoidal {
+            image: Some(Image { grid, ..image }),
+            max_positions: code.max_positions.map(|rows| rows + new - old),
+            ..code.clone()
+        }))
+    }
+
+    /// Says what a table of one size does not show of the code on another grid.
+    fn infer_coordinates(&mut self, code: &Sinusoidal) {
+        let how = match code.image.is_some_and(|image| image.normalized) {
+            true => "each side normalized by its own patches",
+            false => "steps from patch to patch as before",
+        };
+        let source = "rows of one grid do not show how their coordinates follow its size";
+        inferred::add(&mut self.inferred, Inferred::new("positions", how, source));
+    }
+
     /// Refuses a table whose rows are not those of the grid or of the sequence.
     fn check_table(&self, table: &ResizedTable) -> Result<(), RewriteError> {
         let id = table.entry.node;
@@ -123,17 +164,27 @@ impl Walk<'_> {
             }
             return Ok(());
         }
-        let grid = match &self.context.found.findings[table.finding].encoding {
-            Encoding::Learned(e) => e.grid,
+        let grid = match (
+            &self.context.found.findings[table.finding].encoding,
+            &table.rows,
+        ) {
+            (Encoding::Learned(e), _) => e.grid,
+            (Encoding::Sinusoidal(e), NewRows::Code(_)) => e.image.map(|image| image.grid),
             _ => {
                 let why =
-                    "sinusoids of a grid of patches are not supported yet for another image size";
+                    "what the rows of the position table are for another image size is not known";
                 return Err(self.refuse(id, why));
             }
         };
         let sides = table.sides(Extent::before);
         if sides.is_none() || grid.is_some_and(|grid| sides != Some(grid)) {
             let why = "the rows of the position table are not those of the grid of patches";
+            return Err(self.refuse(id, why));
+        }
+        let sides = table.grid().into_iter().flatten();
+        if matches!(table.rows, NewRows::Code(_)) && sides.min().is_some_and(|side| side < FEWEST) {
+            let why = "sines and cosines of fewer than three patches along a side do not show their code, and \
+                       cannot be compared with it; give a larger `image-size`";
             return Err(self.refuse(id, why));
         }
         Ok(())

@@ -163,7 +163,13 @@ pub(super) fn by(request: &Request) -> Result<Interpolations, RewriteError> {
         antialias: Antialias::Off,
         ..rows
     };
-    Ok(Interpolations { rows, biases })
+    let are_given =
+        request.scale.is_some() || p.antialias == Antialias::On || p.corners == Corners::Aligned;
+    Ok(Interpolations {
+        rows,
+        biases,
+        are_given,
+    })
 }
 
 /// The input that is an image.

@@ -10,7 +10,7 @@ use posenc_ir::{Dim, NodeId, Use, ValueId};
 use super::constants::{Following, constants};
 use super::image::{Image, by, check_original, check_pixels, walked};
 use super::sizes::Plan;
-use super::table::{Interpolation, Interpolations, ResizedTable};
+use super::table::{Interpolation, Interpolations, NewRows, ResizedTable};
 use crate::detect::context::Context;
 use crate::error::{Refusal, RefusalKind, RewriteError};
 use crate::graph::extent::Extent;
@@ -121,6 +121,11 @@ pub(crate) fn open(
         return Err(Refusal::new(RefusalKind::NoEffect("antialias"), why).into());
     }
     for table in &tables {
+        if matches!(table.rows, NewRows::Code(_)) {
+            let why = "sines and cosines of a grid of patches are made for images of one size alone; give \
+                       `image-size`";
+            return Err(context.refuse(table.entry.node, why));
+        }
         check_type(context, table)?;
     }
     let axes = axes(&plans);

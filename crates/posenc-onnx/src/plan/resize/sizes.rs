@@ -7,7 +7,7 @@ use posenc_ir::{Dim, Tensor, Use, ValueId};
 
 use super::offsets::ResizedBias;
 use super::rotations::ResizedRotation;
-use super::table::{Interpolations, ResizedTable};
+use super::table::{Interpolations, NewRows, ResizedTable};
 use crate::detect::Found;
 use crate::detect::finding::Encoding;
 use crate::graph::extent::Extent;
@@ -124,7 +124,9 @@ impl Plan {
 
     /// Whether numbers of patches become others, that the graph does not compute itself.
     pub(crate) fn interpolates(&self) -> bool {
-        self.tables.iter().any(|table| !table.is_computed) || self.has_new_biases()
+        let is_interpolated =
+            |table: &ResizedTable| !table.is_computed && matches!(table.rows, NewRows::Grid(_));
+        self.tables.iter().any(is_interpolated) || self.has_new_biases()
     }
 
     /// Whether biases by the offset of patches become others, that the graph does not compute itself.

@@ -1,6 +1,6 @@
 //! Tables of positions that get other rows where they are added.
 
-use posenc_encodings::families::sinusoidal::Image;
+use posenc_encodings::families::sinusoidal::Sinusoidal;
 use posenc_encodings::resize::{Antialias, Corners, Resizing};
 use posenc_ir::{Use, ValueId};
 
@@ -31,8 +31,10 @@ pub(crate) struct ResizedTable {
 /// What the rows of a table become.
 #[derive(Clone, Debug)]
 pub(crate) enum NewRows {
-    /// Those of patches on another grid.
+    /// Those of patches on another grid, in between.
     Grid(Interpolation),
+    /// Those of the same code on another grid.
+    Code(Box<Sinusoidal>),
     /// Those of a sequence of another length.
     Line(Table),
 }
@@ -55,6 +57,8 @@ pub(crate) struct Interpolations {
     pub(crate) rows: Interpolation,
     /// Of biases.
     pub(crate) biases: Interpolation,
+    /// Whether the request says how, and not the usual way.
+    pub(crate) are_given: bool,
 }
 
 impl ResizedTable {
@@ -89,6 +93,9 @@ impl ResizedTable {
         let Some([height, width]) = self.grid().filter(|_| is_read) else {
             return encoding.clone();
         };
+        if let NewRows::Code(code) = &self.rows {
+            return Encoding::Sinusoidal((**code).clone());
+        }
         match encoding.clone() {
             Encoding::Learned(mut learned) => {
                 let old = learned.grid.map_or(0, |[h, w]| h * w);
@@ -96,11 +103,6 @@ impl ResizedTable {
                 learned.max_positions = learned.max_positions + height * width - old;
                 learned.table_rows = learned.table_rows + height * width - old;
                 Encoding::Learned(learned)
-            }
-            Encoding::Sinusoidal(mut code) => {
-                let grid = [height, width];
-                code.image = code.image.map(|image| Image { grid, ..image });
-                Encoding::Sinusoidal(code)
             }
             other => other,
         }

@@ -1,4 +1,5 @@
 mod biases;
+mod codes;
 mod counts;
 mod lengths;
 mod maps;

@@ -13,7 +13,7 @@ use posenc_encodings::resize::{Corners, Resizing};
 use serde_json::json;
 
 use super::distances::is_by_distance;
-use super::{Plan, Rows, Table, divided, resizing};
+use super::{ComputedWaves, Plan, Rows, Table, divided, resizing};
 use crate::detect::absolute::input_of_coordinates;
 use crate::detect::context::Context;
 use crate::detect::finding::{Encoding, Finding};
@@ -42,16 +42,19 @@ pub(crate) fn plan(context: &Context<'_>, request: &Request) -> Result<Plan, Rew
         inferred: vec![],
     };
     let findings = planner.findings()?;
-    let (mut tables, mut biases, mut distances) = (vec![], vec![], vec![]);
+    let (mut tables, mut waves) = (vec![], vec![]);
+    let (mut biases, mut distances) = (vec![], vec![]);
     for at in findings {
         let finding = &found.findings[at];
         match divided(finding, 1.0) {
             Some(_) => biases.extend(planner.bias(at)?),
             None if is_by_distance(finding) => distances.extend(planner.distances(at)?),
+            None if planner.is_computed(finding) => waves.extend(planner.computed_waves(at)?),
             None => tables.extend(planner.table(at)?),
         }
     }
     planner.refuse_shared(&tables)?;
+    planner.refuse_inserted(&tables, &waves)?;
     planner.check_ways(&distances)?;
     let interpolates = |table: &Table| {
         let by = match table.rows {
@@ -60,7 +63,8 @@ pub(crate) fn plan(context: &Context<'_>, request: &Request) -> Result<Plan, Rew
         };
         matches!(by, Resizing::Linear | Resizing::Cubic)
     };
-    let changes = !(tables.is_empty() && biases.is_empty() && distances.is_empty());
+    let is_same = tables.is_empty() && waves.is_empty();
+    let changes = !(is_same && biases.is_empty() && distances.is_empty());
     if changes && request.parameters.corners == Corners::Aligned && !tables.iter().any(interpolates)
     {
         let why = "`align-corners` has no effect: no learned table on the embeddings is interpolated, and \
@@ -72,6 +76,7 @@ pub(crate) fn plan(context: &Context<'_>, request: &Request) -> Result<Plan, Rew
     Ok(Plan {
         max_length: request.parameters.max_length.or(longest.chain(ends).max()),
         tables,
+        waves,
         biases,
         distances,
         inferred: planner.inferred,
@@ -154,8 +159,7 @@ impl Planner<'_> {
         Ok(own)
     }
 
-    /// Refuses a table that another encoding reads too, which keeps its rows, and one that an earlier
-    /// rewrite inserted, whose record would no longer hold.
+    /// Refuses a table that another encoding reads too, which keeps its rows.
     fn refuse_shared(&self, tables: &[Table]) -> Result<(), RewriteError> {
         let found = self.context.found;
         let is_changed = |at: usize| tables.iter().any(|table| table.finding == at);
@@ -168,13 +172,30 @@ impl Planner<'_> {
                 return Err(self.refuse(&found.findings[table.finding], why));
             }
         }
-        let inserted = record::swap::read(self.context.model).and_then(Result::ok);
-        if inserted.is_some_and(|record| record.to.is_absolute()) && !tables.is_empty() {
-            let why = "an earlier rewrite inserted the table, and its record would no longer hold; give \
-                       `max-length` to that rewrite";
-            return Err(Refusal::unsupported(why).into());
-        }
         Ok(())
+    }
+
+    /// Refuses to change what an earlier rewrite inserted, whose record would no longer hold.
+    fn refuse_inserted(
+        &self,
+        tables: &[Table],
+        waves: &[ComputedWaves],
+    ) -> Result<(), RewriteError> {
+        let inserted = record::swap::read(self.context.model).and_then(Result::ok);
+        if !inserted.is_some_and(|record| record.to.is_absolute()) {
+            return Ok(());
+        }
+        let why = match (tables, waves) {
+            ([], []) => return Ok(()),
+            ([], _) => {
+                "an earlier rewrite inserted the sines and cosines, and its record would no longer hold"
+            }
+            _ => {
+                "an earlier rewrite inserted the table, and its record would no longer hold; give \
+                 `max-length` to that rewrite"
+            }
+        };
+        Err(Refusal::unsupported(why).into())
     }
 
     /// What becomes of one table; `None` where it stays.

@@ -1,12 +1,13 @@
-//! Tables of sines and cosines that are added to the embeddings.
+//! Sines and cosines that are added to the embeddings, of a table or computed.
 
 use posenc_encodings::families::sinusoidal::Sinusoidal;
 use posenc_encodings::resize::Resizing;
 use posenc_ir::ValueId;
 
 use super::Planner;
-use crate::error::RewriteError;
-use crate::plan::stretch::{Rows, Table, resizing};
+use crate::detect::finding::{Encoding, Finding};
+use crate::error::{Refusal, RewriteError};
+use crate::plan::stretch::{ComputedWaves, Rows, Table, resizing};
 use crate::plan::swap::size;
 
 impl Planner<'_> {
@@ -18,23 +19,10 @@ impl Planner<'_> {
         code: &Sinusoidal,
     ) -> Result<Option<Table>, RewriteError> {
         let finding = &self.context.found.findings[at];
-        let divides = match resizing(self.request)? {
-            Some(Resizing::Linear) => true,
-            Some(by) if !self.has_learned() => {
-                let why = format!("`scale` {by} is of learned tables, and this one is sinusoidal");
-                return Err(self.refuse(finding, why));
-            }
-            _ => false,
-        };
+        let divides = self.divides(finding)?;
         let lead = finding.lead;
-        let old = code.max_positions.map(|rows| rows.saturating_sub(lead));
-        let Some(old) = old else {
-            if !divides {
-                return Ok(None);
-            }
-            let why = "sines and cosines that the graph computes are not supported yet in a rescale; \
-                       their length has no end";
-            return Err(self.refuse(finding, why.to_owned()));
+        let Some(old) = code.max_positions.map(|rows| rows.saturating_sub(lead)) else {
+            return Ok(None);
         };
         let rows = self.context.found.findings[at]
             .table
@@ -74,6 +62,64 @@ impl Planner<'_> {
             ..code.clone()
         };
         self.changed(at, [reserved, old, new], Rows::Waves { code, kept })
+    }
+
+    /// Whether the graph computes sines and cosines for sequences of any length.
+    pub(super) fn is_computed(&self, finding: &Finding) -> bool {
+        match &finding.encoding {
+            Encoding::Sinusoidal(code) => code.max_positions.is_none() && code.image.is_none(),
+            _ => false,
+        }
+    }
+
+    /// Computed sines and cosines: a factor divides their positions.
+    pub(super) fn computed_waves(
+        &mut self,
+        at: usize,
+    ) -> Result<Option<ComputedWaves>, RewriteError> {
+        let finding = &self.context.found.findings[at];
+        let Encoding::Sinusoidal(code) = &finding.encoding else {
+            return Ok(None);
+        };
+        if !self.divides(finding)? {
+            return Ok(None);
+        }
+        let p = &self.request.parameters;
+        let factor = match (p.factor, p.max_length) {
+            (Some(factor), _) => factor,
+            (None, Some(_)) => {
+                let why =
+                    "nothing tells for which length the sines and cosines were made; give `factor`";
+                return Err(Refusal::missing("factor", why).into());
+            }
+            (None, None) => self.usual_factor(),
+        };
+        self.check_factor()?;
+        if factor == 1.0 || self.is_as_asked(code.factor) {
+            return Ok(None);
+        }
+        self.refuse_second_scaling(finding, code.factor)?;
+        let code = Sinusoidal {
+            factor: code.factor * factor,
+            ..code.clone()
+        };
+        Ok(Some(ComputedWaves {
+            finding: at,
+            factor,
+            code,
+        }))
+    }
+
+    /// Whether a scaling divides the positions of sines and cosines.
+    fn divides(&self, finding: &Finding) -> Result<bool, RewriteError> {
+        match resizing(self.request)? {
+            Some(Resizing::Linear) => Ok(true),
+            Some(by) if !self.has_learned() => {
+                let why = format!("`scale` {by} is of learned tables, and this one is sinusoidal");
+                Err(self.refuse(finding, why))
+            }
+            _ => Ok(false),
+        }
     }
 
     /// Rows of this width in a constant.
