@@ -43,7 +43,8 @@ fn check_length(context: &Context<'_>, request: &Request, kind: Kind) -> Result<
     }
 }
 
-/// Refuses a swap of all layers where cross-attention would keep a position that was not read.
+/// Refuses a swap of all layers where cross-attention would keep a position that was not read, or what is added to
+/// the tokens of a stack without self-attention.
 fn check_cross(context: &Context<'_>, request: &Request) -> Result<(), RewriteError> {
     if request.layers.is_some() || request.allowances.allow_unread {
         return Ok(());
@@ -52,6 +53,27 @@ fn check_cross(context: &Context<'_>, request: &Request) -> Result<(), RewriteEr
     let unread = context.found.findings.iter().filter(is_unread);
     let of_finding = |f: &Finding| f.sites.iter().map(|site| (*site, f.node())).collect();
     let unread = unread.flat_map::<Vec<_>, _>(of_finding);
+    // A stack whose tokens never see each other has a cache that was not read.
+    let sees_itself = |site: &usize| {
+        let stack = context.site(*site).place.stack;
+        let mut all = context.found.attention.iter();
+        all.any(|other| !other.cross && other.place.stack == stack)
+    };
+    let unseen = (context.found.findings.iter())
+        .filter(|f| f.encoding.is_absolute() && !f.sites.is_empty())
+        .find(|f| !f.sites.iter().any(sees_itself));
+    if let Some(finding) = unseen {
+        let why = format!(
+            "only attention to other tokens was found where {} is seen, which keeps it: keys may come from a cache that \
+             was not read; give `allow-unread` to change the rest of the model",
+            finding.encoding.kind()
+        );
+        let refusal = Refusal::new(RefusalKind::Unread, why);
+        return Err(match finding.node() {
+            Some(node) => refusal.at(context.graph().place(node)).into(),
+            None => refusal.into(),
+        });
+    }
     let not_rotary = context.found.not_rotary.iter();
     let mut unread = unread.chain(not_rotary.map(|r| (r.site, Some(r.node))));
     let Some((site, node)) = unread.find(|(site, _)| context.site(*site).cross) else {

@@ -1,6 +1,6 @@
 //! Sines and cosines of patches on another grid.
 
-use ndarray::s;
+use ndarray::{Array2, s};
 use posenc_encodings::families::sinusoidal::Sinusoidal;
 use posenc_ir::Tensor;
 
@@ -27,7 +27,7 @@ pub(super) fn tensor(
     }
     let (patches, behind) = (before[0] * before[1], grid.nrows() + lead);
     let others = old.nrows() - patches;
-    let mut new = ndarray::Array2::zeros((grid.nrows() + others, grid.ncols()));
+    let mut new = Array2::zeros((grid.nrows() + others, grid.ncols()));
     new.slice_mut(s![..lead, ..])
         .assign(&old.slice(s![..lead, ..]));
     new.slice_mut(s![behind.., ..])

@@ -356,6 +356,17 @@ fn a_cache_is_what_new_rows_are_appended_to() {
         s.op("Add", &[&joined, &negated])
     };
     assert_eq!(role(F32, &dims, also_read), Role::Content);
+    let written = |s: &mut Sketch, are_keys: bool| {
+        let at = s.ints(&[0]);
+        let [new, w] = [[1, 2, 1, 4], [1, 1, 4, 4]].map(|dims| s.weights(&dims));
+        let new = match are_keys {
+            true => s.op("MatMul", &[&new, &w]),
+            false => new,
+        };
+        s.op("ScatterND", &["x", &at, &new])
+    };
+    assert_eq!(role(F32, &dims, |s| written(s, true)), Role::Past);
+    assert_eq!(role(F32, &dims, |s| written(s, false)), Role::Content);
 }
 
 /// Sequences of features of three axes.

@@ -376,8 +376,13 @@ pub(super) fn is_behind(graph: &Graph, value: ValueId, is: impl Fn(&Node) -> boo
     false
 }
 
-/// Whether new keys or values are appended to the value: all that reads it, after changes of its layout, is a
-/// concatenation that it comes first in, an operator of attention that takes caches, or its shape. Three axes are
+/// Whether an operator writes other numbers into its first input.
+fn writes(node: &Node, at: &Use) -> bool {
+    matches!(node.op(), "ScatterND" | "ScatterElements" | "Scatter") && at.slot() == 0
+}
+
+/// Whether new keys or values are appended to the value or written into it: all that reads it, after changes of its
+/// layout, is a concatenation that it comes first in, what writes something that weights have made into it, an operator of attention that takes caches, or its shape. Three axes are
 /// those of sequences of features too, which are a cache where weights make what is appended.
 pub(super) fn is_cache(graph: &Graph, value: ValueId, rank: usize) -> bool {
     let picks = |node: &Node| {
@@ -394,7 +399,9 @@ pub(super) fn is_cache(graph: &Graph, value: ValueId, rank: usize) -> bool {
             let takes = cache_slots(node).contains(&at.slot())
                 || node.is("Concat")
                     && at.slot() == 0
-                    && (rank > 3 || joins(graph, node, at, is_made));
+                    && (rank > 3 || joins(graph, node, at, is_made))
+                || writes(node, at)
+                    && (node.input(2)).is_some_and(|new| is_behind(graph, new, is_made));
             match node.op() {
                 _ if takes => is_joined = true,
                 "Shape" => {}

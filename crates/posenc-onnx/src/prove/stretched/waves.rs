@@ -1,8 +1,8 @@
 //! Computed sines and cosines of divided positions, compared with their formula and with those before.
 
-use ndarray::Array2;
+use ndarray::{Array2, ArrayView1};
 use posenc_encodings::families::sinusoidal::Sinusoidal;
-use posenc_ir::Use;
+use posenc_ir::{Use, ValueId};
 
 use super::frames::Frames;
 use super::table_runs::TableRuns;
@@ -72,7 +72,7 @@ pub(super) fn check(
     Ok(())
 }
 
-fn entered(context: &Context<'_>, at: Use) -> Option<posenc_ir::ValueId> {
+fn entered(context: &Context<'_>, at: Use) -> Option<ValueId> {
     context.graph().node(at.node).input(at.slot())
 }
 
@@ -93,8 +93,8 @@ fn departs(
         // An angle is rounded as often as it is computed with.
         let angle = (*position + code.offset) as f64;
         let bound = (WAVE + ROUNDINGS * epsilon * (1.0 + angle)) * code.amplitude.abs();
-        let differ = |a: ndarray::ArrayView1<'_, f64>, b: ndarray::ArrayView1<'_, f64>| {
-            a.iter().zip(b).any(|(a, b)| !((a - b).abs() <= bound))
+        let differ = |a: ArrayView1<'_, f64>, b: ArrayView1<'_, f64>| {
+            !a.iter().zip(b).all(|(a, b)| (a - b).abs() <= bound)
         };
         let own = new.row(*position);
         // Of an offset, parts count too.

@@ -1,8 +1,11 @@
 //! Layers, stacks and inputs that a request names and the model lacks.
 
+use posenc_ir::DType;
+
+use crate::graph::sketch::{HIDDEN, Sketch};
 use crate::prove::testing::fixture;
 use crate::request::{InputRole, LawName, Layers, Request};
-use crate::rewrite::plan;
+use crate::rewrite::{plan, rewrite};
 use posenc_encodings::kind::{Kind, Stack};
 
 /// What planning a request says, with a change, that scales rotations or else inserts ALiBi.
@@ -184,4 +187,32 @@ fn a_width_alone_is_refused_with_what_takes_it() {
     assert_eq!(of("mini/rope", Some(Kind::Rope)), Ok(()));
     let why = of("mini/learned", None).unwrap_err();
     assert!(!why.contains("`to` rope"), "{why}");
+}
+
+#[test]
+fn what_only_attention_to_other_tokens_sees_is_not_kept_in_silence() {
+    let removed = |attends_to_itself: bool| {
+        let mut s = Sketch::default();
+        let memory = s.input("memory", DType::F32, &["batch", "source", "24"]);
+        let x = s.embedded();
+        let (table, at) = (s.weights(&[32, HIDDEN]), s.range());
+        let rows = s.gather(&table, &at, 0);
+        let mut x = s.op("Add", &[&x, &rows]);
+        if attends_to_itself {
+            x = s.attends(&x, &x);
+        }
+        let y = s.attends(&x, &memory);
+        let mut model = s.model(18, &[&y]);
+        let mut request = Request {
+            to: Some(Kind::None),
+            ..Request::default()
+        };
+        let first = rewrite(&mut model.clone(), &request).map(|_| ());
+        request.allowances.allow_unread = true;
+        rewrite(&mut model, &request).unwrap();
+        first.map_err(|why| why.to_string())
+    };
+    let why = removed(false).unwrap_err();
+    assert!(why.contains("keys may come from a cache"), "{why}");
+    assert_eq!(removed(true), Ok(()), "control");
 }
