@@ -275,7 +275,7 @@ words! {
     "input role" InputRole {
         /// Position ids.
         Position = "position",
-        /// A padding mask.
+        /// A padding mask, or how many tokens of each sequence count.
         Padding = "padding",
         /// Ids, embeddings, pixels, audio.
         Content = "content",

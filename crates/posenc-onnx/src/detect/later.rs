@@ -170,7 +170,7 @@ fn far(model: &Model, found: &Found, at: &Equal) -> Option<f64> {
     let graph = model.graph();
     let all = ancestors(graph, &found.classes, vec![at.numbers]);
     let mut positions = positions_among(graph, found, &all);
-    // As many more tokens count.
+    // Lengths of sequences grow by as much.
     let counts = found.ports.iter().filter(|port| port.role == Role::Counts);
     positions.extend(counts.map(|port| port.value));
     let before = found.trace.get(at.numbers).to_f64()?;

@@ -23,6 +23,7 @@ mod order;
 mod outside;
 mod paged;
 mod partial;
+mod pooled;
 mod refused;
 mod relaid;
 mod rounded;

@@ -1,4 +1,5 @@
-//! Gives tables other rows, divides biases and the positions of computed sines, and moves what else ends at the old length.
+//! Gives tables other rows, divides biases and the positions of computed sines, and moves what else ends at the old
+//! length.
 
 mod computed;
 mod distances;

@@ -5,6 +5,8 @@ mod planner;
 pub(crate) mod size;
 pub(crate) mod spec;
 
+use std::collections::BTreeSet;
+
 use crate::attention::order;
 use crate::detect::context::Context;
 use crate::detect::finding::{Encoding, Finding};
@@ -14,7 +16,7 @@ use crate::plan::selection::chosen;
 use crate::request::params::Params;
 use crate::request::{Config, Request};
 use posenc_encodings::family::Entry;
-use posenc_encodings::kind::Kind;
+use posenc_encodings::kind::{Kind, Stack};
 
 use planner::Planner;
 pub(crate) use spec::{Group, SwapPlan};
@@ -43,8 +45,7 @@ fn check_length(context: &Context<'_>, request: &Request, kind: Kind) -> Result<
     }
 }
 
-/// Refuses a swap of all layers where cross-attention would keep a position that was not read, or what is added to
-/// the tokens of a stack without self-attention.
+/// Refuses a swap of all layers where cross-attention would keep a position that was not read.
 fn check_cross(context: &Context<'_>, request: &Request) -> Result<(), RewriteError> {
     if request.layers.is_some() || request.allowances.allow_unread {
         return Ok(());
@@ -53,27 +54,6 @@ fn check_cross(context: &Context<'_>, request: &Request) -> Result<(), RewriteEr
     let unread = context.found.findings.iter().filter(is_unread);
     let of_finding = |f: &Finding| f.sites.iter().map(|site| (*site, f.node())).collect();
     let unread = unread.flat_map::<Vec<_>, _>(of_finding);
-    // A stack whose tokens never see each other has a cache that was not read.
-    let sees_itself = |site: &usize| {
-        let stack = context.site(*site).place.stack;
-        let mut all = context.found.attention.iter();
-        all.any(|other| !other.cross && other.place.stack == stack)
-    };
-    let unseen = (context.found.findings.iter())
-        .filter(|f| f.encoding.is_absolute() && !f.sites.is_empty())
-        .find(|f| !f.sites.iter().any(sees_itself));
-    if let Some(finding) = unseen {
-        let why = format!(
-            "only attention to other tokens was found where {} is seen, which keeps it: keys may come from a cache that \
-             was not read; give `allow-unread` to change the rest of the model",
-            finding.encoding.kind()
-        );
-        let refusal = Refusal::new(RefusalKind::Unread, why);
-        return Err(match finding.node() {
-            Some(node) => refusal.at(context.graph().place(node)).into(),
-            None => refusal.into(),
-        });
-    }
     let not_rotary = context.found.not_rotary.iter();
     let mut unread = unread.chain(not_rotary.map(|r| (r.site, Some(r.node))));
     let Some((site, node)) = unread.find(|(site, _)| context.site(*site).cross) else {
@@ -87,6 +67,38 @@ fn check_cross(context: &Context<'_>, request: &Request) -> Result<(), RewriteEr
          `allow-unread` to change self-attention alone"
     );
     Err(Refusal::new(RefusalKind::Unread, why).into())
+}
+
+/// Refuses a swap that would keep the encodings of a stack without self-attention, as if they were those of
+/// cross-attention: its keys may come from a cache that was not read.
+fn check_own(context: &Context<'_>, request: &Request) -> Result<(), RewriteError> {
+    if request.allowances.allow_unread {
+        return Ok(());
+    }
+    let found = context.found;
+    let stack = |site: &usize| context.site(*site).place.stack;
+    let own = found.attention.iter().filter(|site| !site.cross);
+    let own: BTreeSet<Option<Stack>> = own.map(|site| site.place.stack).collect();
+    let is_meant = |site: &usize| request.stack.is_none_or(|named| stack(site) == Some(named));
+    let is_kept = |site: &usize| is_meant(site) && !own.contains(&stack(site));
+    let with_sites = found.findings.iter().filter(|f| !f.sites.is_empty());
+    let kept = with_sites.filter(|f| f.sites.iter().all(is_kept));
+    let kept = kept.map(|f| (f.encoding.kind(), f.node()));
+    let turned = found.rotary.iter().filter(|r| is_kept(&r.site));
+    let turned = turned.map(|r| (Kind::Rope, Some(context.site(r.site).node)));
+    let Some((kind, node)) = kept.chain(turned).next() else {
+        return Ok(());
+    };
+    let why = format!(
+        "no self-attention was found in the stack of this encoding ({}), which would stay: keys may come from a cache \
+         that was not read; give `allow-unread` to change the rest of the model",
+        kind
+    );
+    let refusal = Refusal::new(RefusalKind::Unread, why);
+    Err(match node {
+        Some(node) => refusal.at(context.graph().place(node)).into(),
+        None => refusal.into(),
+    })
 }
 
 /// Refuses a swap where masks hide other keys in longer sequences, by which new encodings may not go.
@@ -121,6 +133,7 @@ pub(crate) fn plan(
     let sites = chosen(context.found, request)?;
     size::check(&request.parameters)?;
     check_length(context, request, kind)?;
+    check_own(context, request)?;
     check_cross(context, request)?;
     check_masks(context, request, &sites)?;
     for site in &sites {

@@ -109,7 +109,7 @@ fn check_rows(
     let rows = match &table.rows {
         NewRows::Grid(rows) => rows,
         NewRows::Code(code) => {
-            let departs = code::departs((&old, &new), table, code, epsilon);
+            let departs = code::departs((&old, &new), &table.axes, code, epsilon);
             return match departs.ok_or_else(unknown)? {
                 None => Ok(()),
                 Some(row) => {

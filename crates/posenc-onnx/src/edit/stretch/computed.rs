@@ -12,7 +12,10 @@ use crate::graph::region::ancestors;
 use crate::plan::stretch::{ComputedWaves, Plan};
 
 impl Factors {
-    /// Divides the positions of sines and cosines, which share them with nothing that stays.
+    /// Divides the positions of sines and cosines.
+    ///
+    /// # Errors
+    /// Where these are not found, or where something that stays is computed of them too.
     pub(super) fn divide_positions(
         &mut self,
         out: &mut Emitter<'_>,
@@ -61,21 +64,20 @@ fn places(context: &Context<'_>, all: &[ValueId]) -> Vec<ValueId> {
         node.input(0).filter(|_| is_wave)
     });
     let angles: Vec<ValueId> = angles.collect();
-    let before = ancestors(graph, &context.found.classes, angles.clone());
-    let counting = before.into_iter().filter(|v| counts_up(context, *v));
+    let behind = ancestors(graph, &context.found.classes, angles.clone());
+    let counting = behind.into_iter().filter(|v| counts_up(context, *v));
     let counting: Vec<ValueId> = counting.collect();
     // What is added to positions comes before the last of these.
     let made = counting.iter().filter_map(|value| graph.producer(*value));
     let read = made.flat_map(|(id, _)| graph.node(id).inputs().iter().flatten().copied());
-    let before: FxHashSet<ValueId> =
-        (ancestors(graph, &context.found.classes, read.collect()).into_iter()).collect();
-    let last: Vec<ValueId> = (counting.iter().copied())
-        .filter(|value| !before.contains(value))
-        .collect();
+    let before = ancestors(graph, &context.found.classes, read.collect());
+    let before: FxHashSet<ValueId> = before.into_iter().collect();
+    let last = counting.iter().filter(|value| !before.contains(value));
+    let last: Vec<ValueId> = last.copied().collect();
     if last.is_empty() { angles } else { last }
 }
 
-/// Whether a value has the fractions of positions in the trial run: numbers of a float type that grow by one.
+/// Whether a value has positions in the trial run, as numbers of a float type that grow by one.
 fn counts_up(context: &Context<'_>, value: ValueId) -> bool {
     let found = context.found;
     let numbers = found.trace.get(value);

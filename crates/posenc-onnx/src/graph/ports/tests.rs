@@ -367,6 +367,12 @@ fn a_cache_is_what_new_rows_are_appended_to() {
     };
     assert_eq!(role(F32, &dims, |s| written(s, true)), Role::Past);
     assert_eq!(role(F32, &dims, |s| written(s, false)), Role::Content);
+    let written_and_read = |s: &mut Sketch| {
+        let negated = s.op("Neg", &["x"]);
+        let written = written(s, true);
+        s.op("Add", &[&written, &negated])
+    };
+    assert_eq!(role(F32, &dims, written_and_read), Role::Content);
 }
 
 /// Sequences of features of three axes.

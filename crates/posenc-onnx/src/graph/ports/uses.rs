@@ -382,8 +382,9 @@ fn writes(node: &Node, at: &Use) -> bool {
 }
 
 /// Whether new keys or values are appended to the value or written into it: all that reads it, after changes of its
-/// layout, is a concatenation that it comes first in, what writes something that weights have made into it, an operator of attention that takes caches, or its shape. Three axes are
-/// those of sequences of features too, which are a cache where weights make what is appended.
+/// layout, is a concatenation that it comes first in, what writes something that weights have made into it, an
+/// operator of attention that takes caches, or its shape. Three axes are those of sequences of features too, which are
+/// a cache where weights make what is appended.
 pub(super) fn is_cache(graph: &Graph, value: ValueId, rank: usize) -> bool {
     let picks = |node: &Node| {
         let table = node.input(0).filter(|_| node.is("Gather"));
@@ -401,7 +402,9 @@ pub(super) fn is_cache(graph: &Graph, value: ValueId, rank: usize) -> bool {
                     && at.slot() == 0
                     && (rank > 3 || joins(graph, node, at, is_made))
                 || writes(node, at)
-                    && (node.input(2)).is_some_and(|new| is_behind(graph, new, is_made));
+                    && node
+                        .input(2)
+                        .is_some_and(|new| is_behind(graph, new, is_made));
             match node.op() {
                 _ if takes => is_joined = true,
                 "Shape" => {}

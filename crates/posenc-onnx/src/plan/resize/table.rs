@@ -57,7 +57,7 @@ pub(crate) struct Interpolations {
     pub(crate) rows: Interpolation,
     /// Of biases.
     pub(crate) biases: Interpolation,
-    /// Whether the request says how, and not the usual way.
+    /// Whether the request gives any of this.
     pub(crate) are_given: bool,
 }
 

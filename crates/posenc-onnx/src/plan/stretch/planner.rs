@@ -63,8 +63,8 @@ pub(crate) fn plan(context: &Context<'_>, request: &Request) -> Result<Plan, Rew
         };
         matches!(by, Resizing::Linear | Resizing::Cubic)
     };
-    let is_same = tables.is_empty() && waves.is_empty();
-    let changes = !(is_same && biases.is_empty() && distances.is_empty());
+    let are_same = tables.is_empty() && waves.is_empty();
+    let changes = !(are_same && biases.is_empty() && distances.is_empty());
     if changes && request.parameters.corners == Corners::Aligned && !tables.iter().any(interpolates)
     {
         let why = "`align-corners` has no effect: no learned table on the embeddings is interpolated, and \
@@ -288,6 +288,20 @@ impl Planner<'_> {
                 let why = format!("`factor` cannot be {factor}");
                 Err(Refusal::invalid(why).into())
             }
+        }
+    }
+
+    /// The factor of what ends at no length. `what`, in the past tense, was made for a length that nothing tells.
+    fn factor_of(&mut self, what: &str) -> Result<f64, RewriteError> {
+        let p = &self.request.parameters;
+        self.check_factor()?;
+        match (p.factor, p.max_length) {
+            (Some(factor), _) => Ok(factor),
+            (None, Some(_)) => {
+                let why = format!("nothing tells for which length {what} made; give `factor`");
+                Err(Refusal::missing("factor", why).into())
+            }
+            (None, None) => Ok(self.usual_factor()),
         }
     }
 

@@ -2,7 +2,6 @@
 
 use ndarray::{Array2, ArrayView1};
 use posenc_encodings::families::sinusoidal::Sinusoidal;
-use posenc_ir::{Use, ValueId};
 
 use super::frames::Frames;
 use super::table_runs::TableRuns;
@@ -50,18 +49,20 @@ pub(super) fn check(
     let tokens = before.found.ports.fixed_sequence().unwrap_or(TOKENS);
     let mut runs = [before, after].map(|context| TableRuns::new(context, tokens, frames.as_ref()));
     for entry in &finding.entries {
-        let rows = |context: &Context<'_>, runs: &mut TableRuns<'_>| {
-            runs.rows(entered(context, *entry)?, 0)
-        };
-        let [first, second] = &mut runs;
-        let (Some(old), Some(new)) = (rows(before, first), rows(after, second)) else {
+        let unknown = || {
             let why =
                 "what the sines and cosines add cannot be computed, so that it cannot be compared";
-            return Err(before.refuse(entry.node, why));
+            before.refuse(entry.node, why)
         };
-        let epsilon = after
-            .dtype(entered(after, *entry).expect("it was run"))
-            .epsilon();
+        let entered = |context: &Context<'_>| {
+            let value = context.graph().node(entry.node).input(entry.slot());
+            value.ok_or_else(unknown)
+        };
+        let (was, is) = (entered(before)?, entered(after)?);
+        let [first, second] = &mut runs;
+        let old = first.rows(was, 0).ok_or_else(unknown)?;
+        let new = second.rows(is, 0).ok_or_else(unknown)?;
+        let epsilon = after.dtype(is).epsilon();
         let epsilon = epsilon.unwrap_or(f64::from(f32::EPSILON));
         if let Some(position) = departs(&old, &new, waves, epsilon) {
             let why =
@@ -70,10 +71,6 @@ pub(super) fn check(
         }
     }
     Ok(())
-}
-
-fn entered(context: &Context<'_>, at: Use) -> Option<ValueId> {
-    context.graph().node(at.node).input(at.slot())
 }
 
 /// The first position whose code is not that of the formula, or not that of the part of it that was there before.

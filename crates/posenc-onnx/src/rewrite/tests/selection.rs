@@ -190,8 +190,8 @@ fn a_width_alone_is_refused_with_what_takes_it() {
 }
 
 #[test]
-fn what_only_attention_to_other_tokens_sees_is_not_kept_in_silence() {
-    let removed = |attends_to_itself: bool| {
+fn the_encodings_of_a_stack_without_self_attention_are_not_kept_in_silence() {
+    let removed = |attends_to_itself: bool, layers: Option<&str>| {
         let mut s = Sketch::default();
         let memory = s.input("memory", DType::F32, &["batch", "source", "24"]);
         let x = s.embedded();
@@ -205,6 +205,7 @@ fn what_only_attention_to_other_tokens_sees_is_not_kept_in_silence() {
         let mut model = s.model(18, &[&y]);
         let mut request = Request {
             to: Some(Kind::None),
+            layers: layers.map(|layers| layers.parse().unwrap()),
             ..Request::default()
         };
         let first = rewrite(&mut model.clone(), &request).map(|_| ());
@@ -212,7 +213,9 @@ fn what_only_attention_to_other_tokens_sees_is_not_kept_in_silence() {
         rewrite(&mut model, &request).unwrap();
         first.map_err(|why| why.to_string())
     };
-    let why = removed(false).unwrap_err();
-    assert!(why.contains("keys may come from a cache"), "{why}");
-    assert_eq!(removed(true), Ok(()), "control");
+    for layers in [None, Some("0")] {
+        let why = removed(false, layers).unwrap_err();
+        assert!(why.contains("keys may come from a cache"), "{why}");
+    }
+    assert_eq!(removed(true, None), Ok(()), "control");
 }

@@ -14,16 +14,7 @@ impl Planner<'_> {
             let why = "a bias that was computed for one length is not supported yet in a rescale";
             return Err(self.refuse(finding, why.to_owned()));
         }
-        let p = &self.request.parameters;
-        let factor = match (p.factor, p.max_length) {
-            (Some(factor), _) => factor,
-            (None, Some(_)) => {
-                let why = "nothing tells for which length the bias was made; give `factor`";
-                return Err(Refusal::missing("factor", why).into());
-            }
-            (None, None) => self.usual_factor(),
-        };
-        self.check_factor()?;
+        let factor = self.factor_of("the bias was")?;
         let stretched = match &finding.encoding {
             Encoding::ScoreBias(_, bias) => bias.stretched(),
             _ => None,

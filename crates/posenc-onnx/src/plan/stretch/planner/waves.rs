@@ -6,7 +6,7 @@ use posenc_ir::ValueId;
 
 use super::Planner;
 use crate::detect::finding::{Encoding, Finding};
-use crate::error::{Refusal, RewriteError};
+use crate::error::RewriteError;
 use crate::plan::stretch::{ComputedWaves, Rows, Table, resizing};
 use crate::plan::swap::size;
 
@@ -84,17 +84,7 @@ impl Planner<'_> {
         if !self.divides(finding)? {
             return Ok(None);
         }
-        let p = &self.request.parameters;
-        let factor = match (p.factor, p.max_length) {
-            (Some(factor), _) => factor,
-            (None, Some(_)) => {
-                let why =
-                    "nothing tells for which length the sines and cosines were made; give `factor`";
-                return Err(Refusal::missing("factor", why).into());
-            }
-            (None, None) => self.usual_factor(),
-        };
-        self.check_factor()?;
+        let factor = self.factor_of("the sines and cosines were")?;
         if factor == 1.0 || self.is_as_asked(code.factor) {
             return Ok(None);
         }
