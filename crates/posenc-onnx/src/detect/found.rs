@@ -1,6 +1,9 @@
 //! What was found in a model. Data only.
 
+use std::collections::BTreeSet;
+
 use posenc_encodings::family::Family;
+use posenc_encodings::kind::Stack;
 use posenc_ir::eval::Trace;
 use posenc_ir::{NodeId, ValueId};
 use rustc_hash::FxHashSet;
@@ -143,6 +146,12 @@ impl Found {
         self.rotary.iter().any(|r| r.site == site)
             || self.not_rotary.iter().any(|r| r.site == site)
             || self.findings.iter().any(|f| f.sites.contains(&site))
+    }
+
+    /// The stacks in which tokens attend to each other.
+    pub(crate) fn self_attending(&self) -> BTreeSet<Option<Stack>> {
+        let own = self.attention.iter().filter(|site| !site.cross);
+        own.map(|site| site.place.stack).collect()
     }
 }
 

@@ -2,15 +2,22 @@
 
 use posenc_ir::Graph;
 
-use crate::attention::Site;
+use crate::attention::{Operand, Site};
 use crate::detect::found::Found;
 
 /// One sentence for the attention in which nothing was found for this reason.
 pub(crate) fn unread(graph: &Graph, found: &Found) -> Option<String> {
+    let count = |operand: &Operand| {
+        let dims = found.trace.get(operand.value).dims.as_deref()?;
+        dims.get(operand.lane.sequence).copied()
+    };
+    let steps = found.ports.has_past() || found.lengths.sequence == 1;
+    let own = found.self_attending();
     let is_alone = |site: &Site| {
-        let dims = found.trace.get(site.query.value).dims.as_deref();
-        let queries = dims.and_then(|dims| dims.get(site.query.lane.sequence));
-        site.past && !site.cross && queries == Some(&1)
+        // Keys of a cache that was not read as one are those of other tokens.
+        let attends_itself = !site.cross || !own.contains(&site.place.stack);
+        let has_more_keys = site.past || steps && count(&site.key) != Some(1);
+        attends_itself && has_more_keys && count(&site.query) == Some(1)
     };
     let mut sites = found.attention.iter();
     let site = sites.find(|site| is_alone(site) && !found.has_positions(site.index))?;

@@ -5,8 +5,6 @@ mod planner;
 pub(crate) mod size;
 pub(crate) mod spec;
 
-use std::collections::BTreeSet;
-
 use crate::attention::order;
 use crate::detect::context::Context;
 use crate::detect::finding::{Encoding, Finding};
@@ -16,7 +14,7 @@ use crate::plan::selection::chosen;
 use crate::request::params::Params;
 use crate::request::{Config, Request};
 use posenc_encodings::family::Entry;
-use posenc_encodings::kind::{Kind, Stack};
+use posenc_encodings::kind::Kind;
 
 use planner::Planner;
 pub(crate) use spec::{Group, SwapPlan};
@@ -77,8 +75,7 @@ fn check_own(context: &Context<'_>, request: &Request) -> Result<(), RewriteErro
     }
     let found = context.found;
     let stack = |site: &usize| context.site(*site).place.stack;
-    let own = found.attention.iter().filter(|site| !site.cross);
-    let own: BTreeSet<Option<Stack>> = own.map(|site| site.place.stack).collect();
+    let own = found.self_attending();
     let is_meant = |site: &usize| request.stack.is_none_or(|named| stack(site) == Some(named));
     let is_kept = |site: &usize| is_meant(site) && !own.contains(&stack(site));
     let with_sites = found.findings.iter().filter(|f| !f.sites.is_empty());

@@ -4,7 +4,7 @@ use posenc_ir::{Model, Use};
 use rustc_hash::FxHashSet;
 
 use super::rewritten::{Rewritten, with_rotations};
-use super::summary::{Changed, cache_of_rescaled, edits, kept_at_cross, warnings};
+use super::summary::{Changed, cache_of_rescaled, edits, kept_at_cross, kept_beside, warnings};
 use crate::detect::branches::{Branch, other_branches};
 use crate::detect::{Found, detect, later, masks, rescaled};
 use crate::edit::rescale::left::left;
@@ -90,6 +90,7 @@ pub(super) fn apply(
     report.limits.after.clone_from(&after.limits);
     report.warnings = warnings(&after, cache_of_rescaled(&after, plan), plan.max_length);
     report.warnings.extend(kept_at_cross(&after, &to));
+    report.warnings.extend(kept_beside(&after));
     report.warnings.extend(later::warning(&next, &after));
     report.warnings.extend(masks::warning(&after));
     if is_repeated {

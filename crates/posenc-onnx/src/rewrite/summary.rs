@@ -167,6 +167,23 @@ pub(super) fn warnings(
     warnings
 }
 
+/// What is added to embeddings beside rotations, which a scaling of rotations keeps.
+pub(super) fn kept_beside(after: &Found) -> Option<String> {
+    let mut kinds: Vec<Kind> = vec![];
+    let rotates = |site: &usize| after.rotary.iter().any(|rotary| rotary.site == *site);
+    let added = after.findings.iter().filter(|f| f.encoding.is_absolute());
+    for finding in added.filter(|f| f.sites.iter().any(rotates)) {
+        let kind = finding.encoding.kind();
+        if !kinds.contains(&kind) {
+            kinds.push(kind);
+        }
+    }
+    let names: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
+    let names = names.join(" and ");
+    (!kinds.is_empty())
+        .then(|| format!("{names} stays as it is: this scaling changes rotations alone"))
+}
+
 /// What cross-attention keeps, where only self-attention is changed. What is added to the
 /// embeddings is not its own, unless no other site sees it.
 pub(super) fn kept_at_cross(after: &Found, entries: &[Encoding]) -> Option<String> {

@@ -2,6 +2,12 @@
 
 use super::*;
 
+/// Whether one token is said to tell too little.
+fn is_told(found: &Found) -> bool {
+    let mut all = found.not_evaluated.iter();
+    all.any(|why| why.contains("takes one token at a time"))
+}
+
 /// A layer with a cache, on so many tokens at once.
 fn cached(tokens: &str, is_rotated: bool) -> Found {
     let mut s = Sketch::default();
@@ -37,10 +43,6 @@ fn cached(tokens: &str, is_rotated: bool) -> Found {
 
 #[test]
 fn what_one_token_does_not_tell_is_said() {
-    let is_told = |found: &Found| {
-        let mut all = found.not_evaluated.iter();
-        all.any(|why| why.contains("takes one token at a time"))
-    };
     for is_rotated in [false, true] {
         let found = cached("1", is_rotated);
         assert!(found.attention[0].past, "control");
@@ -51,4 +53,49 @@ fn what_one_token_does_not_tell_is_said() {
             assert!(!is_told(&found), "{tokens}");
         }
     }
+}
+
+/// A layer on one token, whose keys and values are written into buffers of so many others, with a row of a table.
+fn written(places: &str, is_added: bool) -> Found {
+    let mut s = Sketch::default();
+    let table = s.weights(&[30, HIDDEN]);
+    let ids = s.input("input_ids", DType::I64, &["batch", "1"]);
+    let mut x = s.gather(&table, &ids, 0);
+    let at = s.input("pos", DType::I64, &["1"]);
+    if is_added {
+        let rows = s.weights(&[64, HIDDEN]);
+        let row = s.gather(&rows, &at, 0);
+        x = s.op("Add", &[&x, &row]);
+    }
+    let [q, k, v] = [0; 3].map(|_| s.headed(&x));
+    let [k, v] = [(k, "k0"), (v, "v0")].map(|(new, name)| {
+        let buffer = s.input(name, DType::F32, &["batch", "3", places, "8"]);
+        let shape = s.op("Shape", &[&new]);
+        let at = s.unsqueeze(&at, &[1]);
+        let index = s.op("Expand", &[&at, &shape]);
+        s.with(
+            "ScatterElements",
+            &[&buffer, &index, &new],
+            &[("axis", A::Int(2))],
+        )
+    });
+    let y = s.weighted(&q, &k, &v);
+    found(&s.model(17, &[&y]))
+}
+
+#[test]
+fn one_token_beside_a_buffer_does_not_tell_its_position() {
+    for is_added in [false, true] {
+        assert!(is_told(&written("24", is_added)), "{is_added}");
+    }
+    assert!(!is_told(&written("1", false)), "no other token is seen");
+}
+
+#[test]
+fn one_query_of_several_tokens_is_no_single_token() {
+    let mut s = Sketch::default();
+    let x = s.embedded();
+    let first = s.slice(&x, 1, [0, 1, 1]);
+    let y = s.attends(&first, &x);
+    assert!(!is_told(&found(&s.model(17, &[&y]))));
 }

@@ -18,6 +18,9 @@ use crate::graph::operators::is_elementwise;
 const GIVEN: &str = "the sines and cosines of a grid of patches go on by their code; remove `scale`, \
                      `align-corners` and `antialias`";
 
+/// How exactly the steps from patch to patch are read.
+const STEP: f64 = 1e-3;
+
 /// The fewest patches along a side that show the code of their rows.
 const FEWEST: usize = 3;
 
@@ -180,6 +183,16 @@ impl Walk<'_> {
         if sides.is_none() || grid.is_some_and(|grid| sides != Some(grid)) {
             let why = "the rows of the position table are not those of the grid of patches";
             return Err(self.refuse(id, why));
+        }
+        if let NewRows::Code(code) = &table.rows
+            && (code.factor - 1.0).abs() > STEP
+        {
+            let why = format!(
+                "the coordinates of patches are divided by {:.6} in these sines and cosines, and whether that follows \
+                 the grid is not known, so what they are for an image of another size is not either",
+                code.factor
+            );
+            return Err(self.refuse(id, &why));
         }
         let sides = table.grid().into_iter().flatten();
         if matches!(table.rows, NewRows::Code(_)) && sides.min().is_some_and(|side| side < FEWEST) {

@@ -96,8 +96,8 @@ fn departs(
         let own = new.row(*position);
         // Of an offset, parts count too.
         let part = (*position + code.offset) as f64 / factor - code.offset as f64;
-        let is_whole = part.fract() == 0.0 && part >= 0.0;
-        let was = is_whole.then(|| old.row(part as usize));
+        let is_row = part.fract() == 0.0 && (0.0..old.nrows() as f64).contains(&part);
+        let was = is_row.then(|| old.row(part as usize));
         differ(own, want.row(*position)) || was.is_some_and(|was| differ(own, was))
     };
     (0..new.nrows()).find(differs)
@@ -126,7 +126,7 @@ mod tests {
         };
         let positions: Vec<f64> = (0..TOKENS).map(|p| p as f64).collect();
         let rows = |code: &Sinusoidal| code.reference(&positions);
-        for (factor, offset) in [(2.0, 0), (1.5, 0), (2.0, 2), (4.0, 1)] {
+        for (factor, offset) in [(2.0, 0), (1.5, 0), (2.0, 2), (4.0, 1), (0.5, 0)] {
             let waves = ComputedWaves {
                 finding: 0,
                 factor,

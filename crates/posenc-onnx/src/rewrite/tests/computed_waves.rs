@@ -90,7 +90,7 @@ fn positions_are_divided_behind_what_is_added_to_them() {
         (moved_as_float, 2.0),
         (phases, 0.0),
     ] {
-        for factor in [2.0, 1.5] {
+        for factor in [2.0, 1.5, 0.5] {
             let model = with(code);
             let (after, done) = done(&model, &divided_by(factor)).unwrap();
             let half = HIDDEN / 2;

@@ -97,6 +97,21 @@ fn two_patches_along_a_side_are_refused() {
 }
 
 #[test]
+fn coordinates_by_another_step_are_refused() {
+    let halved: fn(&mut Sketch) -> String = |s| {
+        let places = (0..GRID * GRID).map(|at| [at / GRID, at % GRID]);
+        let rows = places.flat_map(|place| code(place.map(|at| at as f64 / 4.0)));
+        behind_class(s, rows.collect())
+    };
+    let why = refusal(
+        "a step of a quarter",
+        &with_table(halved, same, same),
+        "12x8",
+    );
+    assert!(why.contains("divided by 4.000000"), "{why}");
+}
+
+#[test]
 fn interpolated_codes_are_refused() {
     let model = with_table(codes, same, same);
     for scale in [ScaleType::Cubic, "linear".parse().unwrap()] {
