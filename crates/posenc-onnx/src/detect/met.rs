@@ -206,7 +206,7 @@ pub(super) fn spread(numbers: &ArrayD<f64>, axis: usize) -> Option<f64> {
 }
 
 /// The nodes between the product of queries and keys and that with the values.
-fn of_scores(graph: &Graph, classes: &Classes, sites: &[Site]) -> FxHashSet<NodeId> {
+pub(super) fn of_scores(graph: &Graph, classes: &Classes, sites: &[Site]) -> FxHashSet<NodeId> {
     let known = reads(graph, classes, sites);
     let products = known.keys_and_values.iter().map(|(node, _)| *node);
     let ends: FxHashSet<NodeId> = products.collect();

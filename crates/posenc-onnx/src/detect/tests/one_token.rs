@@ -55,8 +55,9 @@ fn what_one_token_does_not_tell_is_said() {
     }
 }
 
-/// A layer on one token, whose keys and values are written into buffers of so many others, with a row of a table.
-fn written(places: &str, is_added: bool) -> Found {
+/// A layer on one token, whose keys and values are written into buffers of so many others, with a row of a table and
+/// with ALiBi.
+fn written(places: &str, is_added: bool, is_biased: bool) -> Found {
     let mut s = Sketch::default();
     let table = s.weights(&[30, HIDDEN]);
     let ids = s.input("input_ids", DType::I64, &["batch", "1"]);
@@ -79,16 +80,35 @@ fn written(places: &str, is_added: bool) -> Found {
             &[("axis", A::Int(2))],
         )
     });
-    let y = s.weighted(&q, &k, &v);
+    let k = s.transpose(&k, &[0, 1, 3, 2]);
+    let mut scores = s.op("MatMul", &[&q, &k]);
+    if is_biased {
+        let keys = s.ints(&Vec::from_iter(0..24));
+        let distance = s.op("Sub", &[&keys, &at]);
+        let distance = s.cast(&distance, DType::F32);
+        let slopes = s.floats(&[3, 1, 1], [0.5, 0.25, 0.125]);
+        let bias = s.op("Mul", &[&distance, &slopes]);
+        scores = s.op("Add", &[&scores, &bias]);
+    }
+    let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
+    let y = s.op("MatMul", &[&weights, &v]);
     found(&s.model(17, &[&y]))
 }
 
 #[test]
 fn one_token_beside_a_buffer_does_not_tell_its_position() {
     for is_added in [false, true] {
-        assert!(is_told(&written("24", is_added)), "{is_added}");
+        assert!(is_told(&written("24", is_added, false)), "{is_added}");
     }
-    assert!(!is_told(&written("1", false)), "no other token is seen");
+    assert!(
+        !is_told(&written("1", false, false)),
+        "no other token is seen"
+    );
+    // A bias is read, and says nothing of a row besides.
+    let biased = written("24", false, true);
+    assert_eq!(kinds(&biased), [Kind::Alibi]);
+    assert!(!is_told(&biased), "control");
+    assert!(is_told(&written("24", true, true)));
 }
 
 #[test]
