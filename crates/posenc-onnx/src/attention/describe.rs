@@ -26,6 +26,7 @@ pub(crate) fn describe(
     let length = |o: &Operand| dims(o.value).map(|d| d[o.lane.sequence]);
     let keys = trace_back(graph, classes, trace, site);
     site.past |= keys.past;
+    site.buffer = keys.buffer;
     let (queries, new) = (length(&site.query), keys.length.or(length(&site.key)));
     let (from, to) = (
         classes.of_value(site.query.value),

@@ -142,6 +142,7 @@ fn weighted(
         mask: Mask::default(),
         cross: false,
         past: false,
+        buffer: None,
         folded: unfolded.is_some(),
         form: Form::Ops,
         bias: None,

@@ -39,6 +39,7 @@ pub(crate) fn fused(graph: &Graph, trace: &Trace, id: NodeId) -> Option<Site> {
         mask: shape.mask,
         cross: false,
         past: shape.past,
+        buffer: None,
         folded: false,
         form,
         bias: None,

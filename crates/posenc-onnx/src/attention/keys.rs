@@ -1,12 +1,13 @@
 //! Keys from the product back to their projection: repeated heads, and the cache that joins.
 
 use posenc_ir::eval::Trace;
-use posenc_ir::{Graph, Node, ValueId};
+use posenc_ir::{Graph, Node, NodeId, ValueId};
 use rustc_hash::FxHashSet;
 
 use crate::attention::site::Site;
 use crate::graph::dataflow::{Class, Classes};
 use crate::graph::lane::{Lane, back, wrap};
+use crate::graph::operators::is_write;
 
 /// What the keys are computed from.
 #[derive(Clone, Copy, Debug, Default)]
@@ -17,6 +18,8 @@ pub(crate) struct Keys {
     pub(crate) length: Option<usize>,
     /// Whether a cache joins.
     pub(crate) past: bool,
+    /// The cache that new keys are written into, and its axis of slots.
+    pub(crate) buffer: Option<(ValueId, usize)>,
 }
 
 /// Elements that share a token and a feature: batch times heads.
@@ -58,6 +61,7 @@ pub(crate) fn trace_back(graph: &Graph, classes: &Classes, trace: &Trace, site: 
             continue;
         };
         let node = graph.node(id);
+        keys.buffer = keys.buffer.or(buffer(graph, classes, trace, id, lane));
         let is_fresh = |v: &&ValueId| classes.of_value(**v).has(Class::FRESH);
         let fresh = node.inputs().iter().flatten().filter(is_fresh).count();
         // Tokens of this run may be projected in parts.
@@ -90,6 +94,27 @@ pub(crate) fn trace_back(graph: &Graph, classes: &Classes, trace: &Trace, site: 
         }
     }
     keys
+}
+
+/// The input that a node writes new keys into, and its axis of slots.
+fn buffer(
+    graph: &Graph,
+    classes: &Classes,
+    trace: &Trace,
+    id: NodeId,
+    lane: Lane,
+) -> Option<(ValueId, usize)> {
+    let node = graph.node(id);
+    let mut value = node.input(0).filter(|_| is_write(node))?;
+    let mut lane = back(graph, trace, id, 0, 0, lane)?;
+    if classes.of_value(value).has(Class::FRESH) {
+        return None;
+    }
+    while let Some((before, output)) = graph.producer(value) {
+        lane = back(graph, trace, before, output, 0, lane)?;
+        value = graph.node(before).input(0)?;
+    }
+    Some((value, lane.sequence))
 }
 
 /// Whether a node joins parts along an axis that heads are on.

@@ -56,6 +56,21 @@ impl Plane {
         self.bias[at] == f64::NEG_INFINITY
     }
 
+    /// The same without the keys at the end that no query sees; `None` where there are none.
+    pub(crate) fn without_empty(&self) -> Option<Self> {
+        let is_empty = |key: usize| {
+            let column = self.bias.index_axis(Axis(3), key);
+            column.iter().all(|v| *v == f64::NEG_INFINITY)
+        };
+        let keys = self.bias.dim().3;
+        let filled = (0..keys).rfind(|key| !is_empty(*key))? + 1;
+        let bias = self.bias.slice(ndarray::s![.., .., .., ..filled]);
+        (filled < keys).then(|| Self {
+            bias: bias.to_owned(),
+            past: filled.saturating_sub(bias.dim().2),
+        })
+    }
+
     /// Whether all heads of the first group hide the same pairs.
     pub(crate) fn hides_alike(&self) -> bool {
         let hides = |v: &f64| *v == f64::NEG_INFINITY;

@@ -64,8 +64,10 @@ pub(crate) fn plane_with(
     // A sink adds a column that is no key.
     let keys = bias.dim().3.min(site.keys(trace)?);
     let bias = bias.slice_move(ndarray::s![.., .., .., ..keys]);
-    let empty = bias.is_empty();
-    (!empty).then(|| Plane::new(bias))
+    let plane = Some(Plane::new(bias)).filter(|plane| !plane.bias.is_empty())?;
+    // Slots of a cache behind the last token are empty.
+    let filled = site.buffer.and_then(|_| plane.without_empty());
+    Some(filled.unwrap_or(plane))
 }
 
 /// The same of a fused operator that is given this bias or mask, and may hide later keys itself.

@@ -44,6 +44,9 @@ pub(crate) struct Site {
     pub cross: bool,
     /// Whether earlier keys join.
     pub past: bool,
+    /// The cache of fixed size that new keys are written into, and its axis of slots; `None` where keys are
+    /// appended.
+    pub buffer: Option<(ValueId, usize)>,
     /// Whether queries are folded with heads into one axis before the product; `query` is before
     /// that.
     pub folded: bool,

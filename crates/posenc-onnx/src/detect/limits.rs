@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use ndarray::Axis;
 use posenc_ir::eval::Trace;
-use posenc_ir::{Graph, Node, NodeId, ValueId};
+use posenc_ir::{Dim, Graph, Node, NodeId, ValueId};
 
 use crate::detect::finding::Finding;
 use crate::detect::found::Found;
@@ -28,6 +28,14 @@ pub(crate) fn limits(runs: &Runs<'_>) -> Vec<Limit> {
     let mut found = BTreeSet::new();
     if let Some(length) = runs.found.ports.fixed_sequence() {
         found.insert((length, LimitCause::StaticShape, None));
+    }
+    // New keys are written into as many slots as a cache is declared to have.
+    for (cache, axis) in runs.found.attention.iter().filter_map(|site| site.buffer) {
+        let dims = graph.value(cache).shape().unwrap_or_default();
+        if let Some(Dim::Known(slots)) = dims.get(axis) {
+            let name = graph.name(cache).to_owned();
+            found.insert((*slots, LimitCause::StaticShape, Some(name)));
+        }
     }
     for bound in bounds(runs) {
         found.insert((bound.length, bound.cause, source_name(graph, bound.table)));

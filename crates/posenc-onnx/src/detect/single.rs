@@ -18,7 +18,9 @@ pub(crate) fn unread(graph: &Graph, found: &Found) -> Option<String> {
     let is_alone = |site: &Site| {
         // Keys of a cache that was not read as one are those of other tokens.
         let attends_itself = !site.cross || !own.contains(&site.place.stack);
-        let has_more_keys = site.past || steps && count(&site.key) != Some(1);
+        // A cache of fixed size may have one slot.
+        let joins = site.past && site.buffer.is_none();
+        let has_more_keys = joins || steps && count(&site.key) != Some(1);
         attends_itself && has_more_keys && count(&site.query) == Some(1)
     };
     let alone = found.attention.iter().filter(|site| is_alone(site));

@@ -6,6 +6,7 @@ mod after;
 mod bare;
 mod behind;
 mod bias;
+mod buffers;
 mod convolution;
 mod counts;
 mod crossed;

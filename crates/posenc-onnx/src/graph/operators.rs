@@ -58,6 +58,13 @@ pub(crate) fn is_layout(op: &str) -> bool {
     is_rearrangement(op) || matches!(op, "Expand" | "Tile")
 }
 
+/// Operators that write other elements into their first input, in place of what is there.
+pub(crate) fn is_write(node: &Node) -> bool {
+    let writes = matches!(node.op(), "ScatterND" | "ScatterElements" | "Scatter");
+    let replaces = matches!(node.string("reduction"), Ok(None | Some("none")));
+    writes && replaces && node.domain().is_empty()
+}
+
 /// Inputs of an operator of attention that hide or add to scores, `[.., query, key]` first.
 pub(crate) fn bias_slots(node: &Node) -> &'static [usize] {
     match (node.domain(), node.op()) {

@@ -3,7 +3,7 @@
 use posenc_ir::{Graph, ScopeKind, ValueId};
 use rustc_hash::FxHashSet;
 
-use crate::graph::operators::cache_slots;
+use crate::graph::operators::{cache_slots, is_write};
 use crate::graph::ports::{Lengths, Ports};
 
 /// The outputs that contain caches of a window which no tokens fill after a run: the rest is undefined.
@@ -34,6 +34,7 @@ pub(super) fn present(graph: &Graph, past: ValueId) -> Option<ValueId> {
             let next = match (cache, node.op()) {
                 (Some(cache), _) => node.output(1 + cache),
                 (None, "Concat" | "Identity" | "Cast" | "Transpose" | "Reshape") => node.output(0),
+                (None, _) if is_write(node) && at.slot() == 0 => node.output(0),
                 (None, _) => None,
             };
             stack.extend(next);

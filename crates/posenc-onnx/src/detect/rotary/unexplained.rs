@@ -12,7 +12,7 @@ use crate::attention::{Operand, Site};
 use crate::detect::found::Found;
 use crate::graph::dataflow::Class;
 use crate::graph::lane::{Lane, back};
-use crate::graph::operators::{is_elementwise, is_norm};
+use crate::graph::operators::{is_elementwise, is_norm, is_write};
 
 /// Nodes between what queries and keys share and the scores.
 const FEW: usize = 512;
@@ -122,6 +122,11 @@ impl Between {
     fn is_of_features(&self, graph: &Graph, found: &Found, id: NodeId, value: ValueId) -> bool {
         let node = graph.node(id);
         let dims = |value: ValueId| found.trace.get(value).dims.as_deref();
+        // Indices say where keys are written in a cache, which is all the same to their products.
+        let is_cache = |data: ValueId| !found.classes.of_value(data).has(Class::FRESH);
+        if is_write(node) && node.input(0).is_some_and(is_cache) && node.input(1) == Some(value) {
+            return true;
+        }
         // Weights of a convolution are of channels.
         if node.is("Conv") && node.input(0) != Some(value) {
             return true;

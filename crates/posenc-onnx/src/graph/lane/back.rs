@@ -5,7 +5,7 @@ use posenc_ir::{Graph, NodeId, ValueId};
 
 use super::pads::pads;
 use super::{Lane, slice_start, wrap};
-use crate::graph::operators::{is_elementwise, is_layout};
+use crate::graph::operators::{is_elementwise, is_layout, is_write};
 
 /// The lane of input `slot` of a node, given the lane of its output `output`; `None` where the
 /// sequence cannot be followed through the node.
@@ -59,6 +59,7 @@ impl Through<'_> {
             "Concat" => self.concatenated(lane),
             "Transpose" => self.transposed(lane),
             op if is_elementwise(op) => self.broadcast(lane),
+            _ if is_write(node) && self.slot != 1 => self.written(lane),
             // Every other operator takes content by its first input alone.
             _ if self.slot != 0 => None,
             "Expand" | "Tile" => self.repeated(lane),
@@ -135,6 +136,14 @@ impl Through<'_> {
             return Some(lane);
         }
         lane.shifted(self.width(&node.inputs()[..self.slot], axis)?, 1)
+    }
+
+    /// Tokens that are written into others along the sequence, as into a cache of fixed size, or those others.
+    fn written(&self, lane: Lane) -> Option<Lane> {
+        let mut axes = self.from.iter().zip(self.to).enumerate();
+        let fits = self.from.len() == self.to.len()
+            && axes.all(|(axis, (from, to))| from == to || axis == lane.sequence);
+        fits.then_some(lane)
     }
 
     fn split(&self, lane: Lane) -> Option<Lane> {

@@ -6,7 +6,9 @@ use posenc_ir::{DType, Graph, Node, Use, ValueId};
 use rustc_hash::FxHashSet;
 
 use crate::graph::lane::wrap;
-use crate::graph::operators::{cache_slots, gather_axis, is_copy, is_layout, is_projection};
+use crate::graph::operators::{
+    cache_slots, gather_axis, is_copy, is_layout, is_projection, is_write,
+};
 
 /// Nodes to look at behind a factor for a projection.
 const MOST: usize = 256;
@@ -378,7 +380,7 @@ pub(super) fn is_behind(graph: &Graph, value: ValueId, is: impl Fn(&Node) -> boo
 
 /// Whether an operator writes other numbers into its first input.
 fn writes(node: &Node, at: &Use) -> bool {
-    matches!(node.op(), "ScatterND" | "ScatterElements" | "Scatter") && at.slot() == 0
+    is_write(node) && at.slot() == 0
 }
 
 /// Whether new keys or values are appended to the value or written into it: all that reads it, after changes of its

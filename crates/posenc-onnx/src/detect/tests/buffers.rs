@@ -1,0 +1,134 @@
+//! Caches of fixed size that new keys and values are written into.
+
+use super::*;
+use crate::report::LimitCause;
+
+/// Slots of the caches.
+const SLOTS: i64 = 40;
+
+/// How new keys are written into a cache.
+type Write = fn(&mut Sketch, [&str; 2]) -> String;
+
+/// A layer with caches that new keys and values are written into at their positions, and a mask by the place of each
+/// slot.
+fn model(write: Write, is_causal: bool, rotates: [bool; 2]) -> Model {
+    let mut s = Sketch::default();
+    let dims = [
+        "batch",
+        &HEADS.to_string(),
+        &SLOTS.to_string(),
+        &SIZE.to_string(),
+    ];
+    for name in ["past_key_values.0.key", "past_key_values.0.value"] {
+        s.input(name, DType::F32, &dims);
+    }
+    s.input("cache_position", DType::I64, &["sequence"]);
+    let x = s.embedded();
+    let turned = |s: &mut Sketch, x: &str| {
+        let angles = angles_of(s, "cache_position");
+        let (cos, sin) = waves(s, &angles);
+        let other = swapped(s, x);
+        mixed(s, x, &other, &cos, &sin)
+    };
+    let mut q = s.headed(&x);
+    if rotates[0] {
+        q = turned(&mut s, &q);
+    }
+    let [k, v] = ["past_key_values.0.key", "past_key_values.0.value"].map(|cache| {
+        let mut new = s.headed(&x);
+        if rotates[1] && cache.ends_with("key") {
+            new = turned(&mut s, &new);
+        }
+        write(&mut s, [cache, &new])
+    });
+    let keys = s.transpose(&k, &[0, 1, 3, 2]);
+    let scores = s.op("MatMul", &[&q, &keys]);
+    let slots = s.ints(&(0..SLOTS).collect::<Vec<i64>>());
+    let own = s.unsqueeze("cache_position", &[1]);
+    let own = match is_causal {
+        true => own,
+        false => s.ints(&[SLOTS]),
+    };
+    let later = s.op("Greater", &[&slots, &own]);
+    let [low, zero] = [-1e9, 0.0].map(|n| s.float(n));
+    let mask = s.op("Where", &[&later, &low, &zero]);
+    let scores = s.op("Add", &[&scores, &mask]);
+    let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
+    let y = s.op("MatMul", &[&weights, &v]);
+    let y = s.merged(&y);
+    s.model(18, &[&y, &k, &v])
+}
+
+/// Tokens first, as `index_put` writes them.
+fn by_rows(s: &mut Sketch, [cache, new]: [&str; 2]) -> String {
+    let [cache, new] = [cache, new].map(|x| s.transpose(x, &[2, 0, 1, 3]));
+    let at = s.unsqueeze("cache_position", &[1]);
+    let all = s.op("ScatterND", &[&cache, &at, &new]);
+    s.transpose(&all, &[1, 2, 0, 3])
+}
+
+/// Along the axis of tokens, as `scatter` writes them.
+fn by_elements(s: &mut Sketch, [cache, new]: [&str; 2]) -> String {
+    let at = s.reshape("cache_position", &[1, 1, -1, 1]);
+    let shape = s.op("Shape", &[new]);
+    let at = s.op("Expand", &[&at, &shape]);
+    s.with(
+        "ScatterElements",
+        &[cache, &at, new],
+        &[("axis", A::Int(2))],
+    )
+}
+
+#[test]
+fn a_mask_by_slots_is_causal_where_places_are_compared() {
+    for write in [by_rows, by_elements] {
+        for is_causal in [true, false] {
+            let found = detect(&model(write, is_causal, [false; 2]), &Options::default());
+            let [site] = &found.attention[..] else {
+                panic!("{:?}", found.attention)
+            };
+            assert_eq!(
+                (site.mask.causal, site.past, site.cross),
+                (Some(is_causal), true, false)
+            );
+            let limits: Vec<_> = found.limits.iter().map(|l| (l.length, l.cause)).collect();
+            assert_eq!(limits, [(SLOTS as usize, LimitCause::StaticShape)]);
+        }
+    }
+}
+
+/// How many sites rotate, and how many are refused, where queries and keys are rotated before keys are written.
+fn rotating(write: Write, rotates: [bool; 2]) -> [usize; 2] {
+    let found = detect(&model(write, true, rotates), &Options::default());
+    [found.rotary.len(), found.not_rotary.len()]
+}
+
+#[test]
+fn rotations_of_keys_are_read_before_they_are_written() {
+    for write in [by_rows, by_elements] {
+        assert_eq!(rotating(write, [true; 2]), [1, 0]);
+        assert_eq!(rotating(write, [true, false]), [0, 1], "queries alone");
+        assert_eq!(rotating(write, [false, true]), [0, 1], "keys alone");
+        assert_eq!(rotating(write, [false; 2]), [0, 0]);
+    }
+}
+
+/// Adds new keys to what is in the slots.
+fn by_sums(s: &mut Sketch, [cache, new]: [&str; 2]) -> String {
+    let at = s.reshape("cache_position", &[1, 1, -1, 1]);
+    let shape = s.op("Shape", &[new]);
+    let at = s.op("Expand", &[&at, &shape]);
+    let attrs = [("axis", A::Int(2)), ("reduction", A::Text("add"))];
+    s.with("ScatterElements", &[cache, &at, new], &attrs)
+}
+
+#[test]
+fn keys_that_are_added_to_others_are_not_written() {
+    let found = detect(&model(by_sums, true, [false; 2]), &Options::default());
+    assert!(found.attention.iter().all(|site| site.buffer.is_none()));
+    let found = detect(&model(by_rows, true, [false; 2]), &Options::default());
+    assert!(
+        found.attention.iter().all(|site| site.buffer.is_some()),
+        "control"
+    );
+}
