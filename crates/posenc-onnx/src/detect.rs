@@ -22,6 +22,7 @@ mod results;
 pub(crate) mod rotary;
 pub(crate) mod rows;
 mod runs;
+pub(crate) mod scaled;
 mod single;
 mod terms;
 #[cfg(test)]

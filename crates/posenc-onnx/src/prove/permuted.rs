@@ -2,7 +2,7 @@
 //! move with their tokens. What was recognized decides whether this is checked, and has no part in the comparison.
 
 use posenc_ir::eval::Budget;
-use posenc_ir::{DType, Tensor};
+use posenc_ir::{DType, Model, NodeId, Tensor, ValueId};
 use posenc_runtime::Optimization;
 
 use super::VerifyError;
@@ -12,7 +12,7 @@ use super::row::Judge;
 use super::run::{Outputs, RuntimeTarget, run};
 use super::subject::{Subject, coarsest};
 use crate::attention::scores::plane;
-use crate::detect::run_at;
+use crate::detect::{Found, run_at};
 use crate::graph::mixing::Mixing;
 use crate::graph::ports::{Lengths, place};
 use crate::plan::unread;
@@ -52,9 +52,21 @@ fn has_no_order(subject: &Subject<'_>) -> bool {
         && found.has_no_encoding()
         && !found.attention.is_empty()
         && found.attention.iter().all(|site| !site.hides_keys())
-        && mixers.all(|mixer| mixer.mixing == Mixing::Pooling)
+        && mixers
+            .all(|mixer| mixer.mixing == Mixing::Pooling && !pools_some(model, found, mixer.node))
         && unread::of_branch(model, found).is_empty()
         && !hides_keys(subject)
+}
+
+/// Whether a pooling is of some neighbours each, and not of all tokens at once.
+fn pools_some(model: &Model, found: &Found, node: NodeId) -> bool {
+    let node = model.graph().node(node);
+    let elements = |value: Option<ValueId>| found.trace.get(value?).elements();
+    let is_reduction = node.op().starts_with("Reduce") || node.op().ends_with("Pool");
+    match (elements(node.input(0)), elements(node.output(0))) {
+        (Some(from), Some(to)) if is_reduction => to * found.lengths.sequence > from,
+        _ => false,
+    }
 }
 
 /// Whether a mask hides keys of so many tokens, which may be more than those that were read.
@@ -150,6 +162,25 @@ mod tests {
             !rows.is_empty() && rows.iter().all(|row| row.ok),
             "{rows:#?}"
         );
+    }
+
+    #[test]
+    fn a_pooling_of_some_neighbours_keeps_their_order() {
+        let is_some = |tokens: i64| {
+            let mut s = Sketch::default();
+            let x = s.embedded();
+            let x = s.attends(&x, &x);
+            let groups = s.reshape(&x, &[0, tokens, -1, 12]);
+            let axis = s.ints(&[2]);
+            let y = s.op("ReduceMean", &[&groups, &axis]);
+            let model = s.model(18, &[&y]);
+            let found = detect(&model, &Options::default());
+            let mut nodes = model.graph().nodes();
+            let (id, _) = nodes.find(|(_, node)| node.is("ReduceMean")).unwrap();
+            pools_some(&model, &found, id)
+        };
+        assert!(is_some(7), "pairs of 14 tokens");
+        assert!(!is_some(1), "all tokens");
     }
 
     #[test]

@@ -3,7 +3,8 @@
 
 use ndarray::ArrayD;
 use posenc_encodings::bias::{At, ScoreBias};
-use posenc_ir::{DType, Tensor};
+use posenc_ir::eval::Budget;
+use posenc_ir::{DType, NodeId, Tensor};
 use posenc_runtime::Optimization;
 
 use super::VerifyError;
@@ -15,7 +16,10 @@ use super::row::{Judge, uncompared};
 use super::run::{Outputs, RuntimeTarget, run};
 use super::subject::{Subject, coarsest};
 use super::tolerance::Tolerance;
+use crate::attention::Site;
+use crate::attention::scores::plane;
 use crate::detect::finding::Encoding;
+use crate::detect::{run_at, scaled};
 use crate::graph::ports::{Lengths, Port, Role, decides_mask, place};
 use crate::report::Run;
 
@@ -25,6 +29,9 @@ const TOKENS: usize = 24;
 /// The share of the usual magnitude of an output by which it may change: rotations by other angles are rounded
 /// in other ways, and attention multiplies that by the size of its scores.
 const SHARE: f64 = 1e-2;
+
+/// Room for the mask of so many tokens.
+const BUDGET: Budget = Budget { elements: 1 << 20 };
 
 /// How tokens get other positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,17 +56,35 @@ struct Shift {
 /// encoding, or whose tokens cannot be moved.
 ///
 /// # Errors
-/// When the runtime fails, when the model computes no numbers behind padding, or when its metadata names an invalid
-/// scaling.
+/// When the runtime fails, when positions scale content or decide which keys are hidden, when the model computes no
+/// numbers behind padding, or when its metadata names an invalid scaling.
 pub(super) fn shift(
     subject: &Subject<'_>,
     longest: usize,
     target: &RuntimeTarget<'_>,
 ) -> Result<Vec<Run>, VerifyError> {
-    match planned(subject, longest)? {
-        Some(shift) => moved(subject, shift, target),
-        None => Ok(vec![]),
+    let Some(shift) = planned(subject, longest)? else {
+        return Ok(vec![]);
+    };
+    let other = scaled::by_places(subject.model, subject.found)
+        .map(|node| {
+            (
+                node,
+                "positions or the length scale content here, beside the encoding",
+            )
+        })
+        .or_else(|| {
+            let node = hides_by_place(subject, shift.tokens + shift.by)?;
+            Some((
+                node,
+                "which keys the mask hides depends on more than distances",
+            ))
+        });
+    if let Some((node, why)) = other {
+        let place = subject.model.graph().place(node);
+        return Err(VerifyError::unsupported(place, why));
     }
+    moved(subject, shift, target)
 }
 
 /// A row for every output of tokens, at their first positions and moved.
@@ -103,6 +128,28 @@ fn moved(
         target.row(optimization, of, output, row)
     });
     Ok(rows.collect())
+}
+
+/// The first self-attention whose mask hides a key at some distance from one query and not from another, in a sequence
+/// of so many tokens.
+fn hides_by_place(subject: &Subject<'_>, tokens: usize) -> Option<NodeId> {
+    let (model, found) = (subject.model, subject.found);
+    let longer = run_at(model, found, lengths(tokens), &BUDGET);
+    let depends = |site: &&Site| {
+        let longer = longer.as_ref();
+        let longer = longer.and_then(|trace| plane(model, &found.classes, trace, site));
+        let Some(plane) = longer.as_ref().or(site.bias.as_deref()) else {
+            return false;
+        };
+        let (groups, heads, queries, keys) = plane.bias.dim();
+        let pairs = (1..queries).flat_map(|i| (1..keys).map(move |j| (i, j)));
+        let mut all = (0..groups).flat_map(|g| (0..heads).map(move |h| (g, h)));
+        let differs =
+            |g, h, i, j| plane.is_hidden([g, h, i, j]) != plane.is_hidden([g, h, i - 1, j - 1]);
+        all.any(|(g, h)| pairs.clone().any(|(i, j)| differs(g, h, i, j)))
+    };
+    let mut sites = found.attention.iter().filter(|site| !site.cross);
+    sites.find(depends).map(|site| site.node)
 }
 
 /// How tokens can be moved.
@@ -354,6 +401,33 @@ mod tests {
         };
         assert_eq!(means_of(true), None);
         assert_eq!(means_of(false), Some(Means::Positions), "control");
+    }
+
+    #[test]
+    fn a_mask_that_follows_distances_alone_hides_by_no_place() {
+        let hides = |seen_by_all: f64| {
+            let mut s = Sketch::default();
+            let x = s.embedded();
+            let [scores, v] = s.scored(&x, &x);
+            let (keys, d) = (s.range(), s.distance());
+            let [keys, d] = [keys, d].map(|n| s.cast(&n, DType::F32));
+            let [first, zero, low] = [seen_by_all, 0.0, -1e9].map(|n| s.float(n));
+            let later = s.op("Greater", &[&d, &zero]);
+            let behind = s.op("GreaterOrEqual", &[&keys, &first]);
+            let hidden = s.op("And", &[&later, &behind]);
+            let mask = s.op("Where", &[&hidden, &low, &zero]);
+            let scores = s.op("Add", &[&scores, &mask]);
+            let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
+            let y = s.op("MatMul", &[&weights, &v]);
+            let y = s.merged(&y);
+            let model = s.model(17, &[&y]);
+            let found = detect(&model, &Options::default());
+            let subject = Subject::new(&model, &found, &VerifyOptions::default()).unwrap();
+            hides_by_place(&subject, TOKENS).is_some()
+        };
+        assert!(hides(4.0), "a prefix that all see");
+        assert!(hides(20.0), "a prefix behind the trial run");
+        assert!(!hides(0.0), "causal");
     }
 
     #[test]
