@@ -204,6 +204,13 @@ impl<'a> Candidate<'a> {
                 findings.push(self.finding(Some(self.value), encoding, None));
             }
         }
+        if findings.is_empty() && rows.are_of_parts() {
+            results.not_evaluated.push(format!(
+                "{place}: one row is added to all tokens of a part of the sequence, and another to those of the next \
+                 part; whether it stands for a position or for the type of these tokens is not known"
+            ));
+            return vec![];
+        }
         if findings.is_empty() {
             let shape = format!("[{}, {}]", rows.count(), rows.dim());
             evidence.insert(

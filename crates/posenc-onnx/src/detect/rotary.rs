@@ -66,6 +66,12 @@ pub(crate) fn find(model: &Model, found: &mut Found) {
             }
         }
         let [query, key] = sides;
+        let apart = match (&query, &key) {
+            (SideReading::Rotation(query), SideReading::Rotation(key)) => {
+                apart(found, &site, query, key)
+            }
+            _ => None,
+        };
         let mut refuse = |node, why: String| {
             found.not_rotary.push(Refused {
                 site: site.index,
@@ -93,7 +99,7 @@ pub(crate) fn find(model: &Model, found: &mut Found) {
                 });
             }
             (SideReading::Rotation(query), SideReading::Rotation(key)) => {
-                let why = difference(&query, &key);
+                let why = difference(&query, &key).or(apart);
                 // It is known what rotates, but an edit would have to keep the scale.
                 let plain = match &why {
                     Some(_) => scale_in_factor(&query, &key),
@@ -360,6 +366,25 @@ fn difference(query: &RotaryOperand, key: &RotaryOperand) -> Option<String> {
         return Some("queries and keys have different factors".to_owned());
     }
     None
+}
+
+/// Why the queries of a site of self-attention have other positions than their keys; `None` where the first or the last
+/// of both are in one place.
+fn apart(found: &Found, site: &Site, query: &RotaryOperand, key: &RotaryOperand) -> Option<String> {
+    /// Positions are whole, and read from small angles.
+    const NEAR: f64 = 0.25;
+    let tokens = |half: &RotaryOperand| {
+        let region = &half.region;
+        let dims = found.trace.get(region.input).dims.as_deref()?;
+        dims.get(region.input_lane.sequence).copied()
+    };
+    let (queries, keys) = (tokens(query)? as f64, tokens(key)? as f64);
+    let first = query.rotation.start - key.rotation.start;
+    let last = first + queries - keys;
+    let is_apart = !site.cross && first.abs() > NEAR && last.abs() > NEAR;
+    is_apart.then(|| {
+        format!("queries are rotated by positions that are {first:+.0} from those of their keys")
+    })
 }
 
 /// The rotation of the queries without the scale of the scores, `1/√d`, where cos and sin of queries

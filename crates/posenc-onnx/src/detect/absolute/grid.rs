@@ -49,8 +49,9 @@ pub(crate) fn patches(
         }
         let axes: Vec<usize> = tokens.iter().filter(|a| dims.get(*a) > Some(&1)).collect();
         if let [rows, columns] = axes[..] {
-            // Batch and sequence of one axis are no grid.
-            found.grid = (rows > 0).then(|| [dims[rows], dims[columns]]);
+            // Batch and sequence of one axis are no grid, and neither are tokens with the features that each is made of.
+            let fits = rows > 0 && dims[rows] * dims[columns] <= length;
+            found.grid = fits.then(|| [dims[rows], dims[columns]]);
             break;
         }
         let Some((id, output)) = graph.producer(value) else {

@@ -51,7 +51,18 @@ pub(crate) enum RowsOf {
     Absent,
 }
 
+/// The most parts of a sequence that have a row each, and the fewest tokens of a part.
+const PARTS: [usize; 2] = [4, 3];
+
 impl Rows {
+    /// Whether all tokens of each part of the sequence have the same row, and there are few parts.
+    pub(crate) fn are_of_parts(&self) -> bool {
+        let rows: Vec<_> = self.numbers.rows().into_iter().collect();
+        let parts: Vec<usize> = rows.chunk_by(|a, b| a == b).map(<[_]>::len).collect();
+        let [most, fewest] = PARTS;
+        (2..=most).contains(&parts.len()) && parts.iter().all(|tokens| *tokens >= fewest)
+    }
+
     /// The rows of a value whose tokens are on these axes; what repeats for each of so many
     /// sequences is read once.
     pub(crate) fn of(value: &Value, tokens: Tokens, copies: usize) -> RowsOf {

@@ -80,7 +80,44 @@ impl<'a> Readers<'a> {
             }
             stack.extend(read);
         }
-        (!is_met).then_some(last)
+        if !is_met {
+            return Some(last);
+        }
+        self.joined_behind(&seen, sum)
+    }
+
+    /// The linear map behind a sum whose result is added to other content, as that of a layer is to its input.
+    fn joined_behind(&self, seen: &FxHashSet<NodeId>, sum: NodeId) -> Option<NodeId> {
+        let graph = self.runs.model.graph();
+        let producer = |value: &ValueId| graph.producer(*value).map(|(id, _)| id);
+        let content = |v: &&ValueId| self.runs.found.classes.of_value(**v).has(Class::CONTENT);
+        let after = |from: NodeId, stops: &dyn Fn(NodeId) -> bool| {
+            let mut reached = FxHashSet::from_iter([from]);
+            let mut stack = vec![from];
+            while let Some(id) = stack.pop() {
+                let outputs = graph.node(id).outputs().iter().flatten();
+                for at in outputs.flat_map(|v| graph.uses(*v)) {
+                    let is_new = seen.contains(&at.node) && !stops(at.node);
+                    if is_new && reached.insert(at.node) {
+                        stack.push(at.node);
+                    }
+                }
+            }
+            reached
+        };
+        let is_map = |id: NodeId| is_product(graph.node(id));
+        let all = after(sum, &|_| false);
+        let unmapped = after(sum, &is_map);
+        let joins = |id: &&NodeId| {
+            let node = graph.node(**id);
+            let inputs = node.inputs().iter().flatten().filter(content);
+            let (own, others): (Vec<_>, Vec<_>) = inputs
+                .map(producer)
+                .partition(|made| made.is_some_and(|id| all.contains(&id)));
+            let mapped = own.iter().flatten().all(|id| !unmapped.contains(id));
+            node.is("Add") && !own.is_empty() && !others.is_empty() && mapped
+        };
+        seen.iter().filter(joins).min().copied()
     }
 }
 

@@ -451,3 +451,50 @@ fn what_cross_attention_alone_sees_is_left_to_it() {
     crate::rewrite::rewrite(&mut model, &to_none).unwrap();
     assert_eq!(seen(&model), [[1]]);
 }
+
+/// Rows of two parts of a sequence: so many tokens, and those behind them.
+fn of_parts(s: &mut Sketch, x: &str, first: i64) -> String {
+    let (at, end) = (s.range(), s.int(first));
+    let is_first = s.op("Less", &[&at, &end]);
+    let is_first = s.unsqueeze(&is_first, &[1]);
+    let rows = [(); 2].map(|()| s.weights(&[1, HIDDEN]));
+    let rows = s.op("Where", &[&is_first, &rows[0], &rows[1]]);
+    s.op("Add", &[x, &rows])
+}
+
+#[test]
+fn one_row_for_each_part_of_a_sequence_may_be_a_type() {
+    let unread = |embed: Embed| {
+        let (_, found) = looked_at(embed);
+        let parts = |why: &&String| why.contains("is added to all tokens of a part");
+        (
+            found.findings.len(),
+            found.not_evaluated.iter().filter(parts).count(),
+        )
+    };
+    assert_eq!(unread(|s, x| of_parts(s, &x, 5)), (0, 1));
+    assert_eq!(
+        unread(|s, x| of_parts(s, &x, 1)),
+        (1, 0),
+        "a position of its own"
+    );
+}
+
+#[test]
+fn frames_that_make_a_token_are_no_grid() {
+    let found = encodings(|s, x| {
+        let pairs = s.reshape(&x, &[0, -1, 2 * HIDDEN as i64]);
+        let w = s.weights(&[2 * HIDDEN, HIDDEN]);
+        let y = s.op("MatMul", &[&pairs, &w]);
+        let (at, two) = (s.range(), s.int(2));
+        let shape = s.op("Shape", &[&at]);
+        let zero = s.int(0);
+        let length = s.gather(&shape, &zero, 0);
+        let half = s.op("Div", &[&length, &two]);
+        let one = s.int(1);
+        let at = s.op("Range", &[&zero, &half, &one]);
+        let p = rows(s, &at);
+        s.op("Add", &[&y, &p])
+    });
+    assert_eq!(found, [learned(0)]);
+}

@@ -447,3 +447,31 @@ fn of_equal_convolutions_all_encode_or_none_can_be_told() {
     });
     assert_eq!((found, not_evaluated), (vec![HIDDEN], vec![]), "others");
 }
+
+/// A convolution over neighbours of a projection, which a layer projects again and adds to its input where it `joins`.
+fn merged_by_layer(s: &mut Sketch, x: &str, joins: bool) -> String {
+    let weights = [(); 2].map(|()| s.weights(&[HIDDEN, HIDDEN]));
+    let y = s.op("MatMul", &[x, &weights[0]]);
+    let y = neighbours(s, &y, 3);
+    let y = s.op("MatMul", &[&y, &weights[1]]);
+    if joins { s.op("Add", &[x, &y]) } else { y }
+}
+
+#[test]
+fn a_convolution_within_a_layer_that_is_added_to_its_input_is_no_encoding() {
+    let (found, why, not_evaluated) = said(|s, x| merged_by_layer(s, &x, true));
+    assert_eq!(found, [0; 0]);
+    assert!(
+        why.iter()
+            .any(|w| w.contains("is between it and attention")),
+        "{why:?}"
+    );
+    assert!(
+        not_evaluated
+            .iter()
+            .any(|w| w.contains("may encode position")),
+        "{not_evaluated:?}"
+    );
+    let (found, ..) = said(|s, x| merged_by_layer(s, &x, false));
+    assert_eq!(found, [3], "control");
+}

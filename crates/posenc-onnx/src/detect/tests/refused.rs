@@ -38,6 +38,14 @@ fn bent(s: &mut Sketch, x: &str, of: impl Fn(&mut Sketch, &str) -> String) -> St
 
 pub(crate) fn cases() -> Vec<Case> {
     vec![
+        odd("queries three places ahead of their keys", |s, x, side| {
+            bent(s, x, |s, angles| {
+                let ahead = if side == Side::Query { 3.0 } else { 0.0 };
+                let more = (0..PAIRS).map(|i| ahead * frequency(i));
+                let more = s.floats(&[1, PAIRS], more);
+                s.op("Add", &[angles, &more])
+            })
+        }),
         odd("one frequency of the keys runs backwards", |s, x, side| {
             bent(s, x, |s, angles| {
                 let sign = if side == Side::Key { -1.0 } else { 1.0 };

@@ -182,7 +182,7 @@ fn a_length_that_not_all_follows_is_refused() {
                 let types = s.ints(&[0, 0, 0, 0, 1, 1, 1, 1]);
                 rows(s, x, 2, &types)
             },
-            "at other lengths than that of the graph is not known",
+            "one row is added to all tokens of a part of the sequence",
         ),
     ];
     for (name, change, says) in cases {
