@@ -24,6 +24,7 @@ pub(crate) mod rows;
 mod runs;
 pub(crate) mod scaled;
 mod single;
+pub(crate) mod slots;
 mod terms;
 #[cfg(test)]
 mod tests;

@@ -29,8 +29,9 @@ pub(crate) fn limits(runs: &Runs<'_>) -> Vec<Limit> {
     if let Some(length) = runs.found.ports.fixed_sequence() {
         found.insert((length, LimitCause::StaticShape, None));
     }
-    // New keys are written into as many slots as a cache is declared to have.
-    for (cache, axis) in runs.found.attention.iter().filter_map(|site| site.buffer) {
+    // A run writes as many new keys as its cache is declared to have slots at the most.
+    let buffers = runs.found.attention.iter().filter_map(|site| site.buffer);
+    for (cache, axis) in buffers.map(|buffer| buffer.cache) {
         let dims = graph.value(cache).shape().unwrap_or_default();
         if let Some(Dim::Known(slots)) = dims.get(axis) {
             let name = graph.name(cache).to_owned();

@@ -5,9 +5,10 @@ mod planner;
 pub(crate) mod size;
 pub(crate) mod spec;
 
-use crate::attention::order;
+use crate::attention::{Site, order};
 use crate::detect::context::Context;
 use crate::detect::finding::{Encoding, Finding};
+use crate::detect::slots;
 use crate::error::{Refusal, RefusalKind, RewriteError};
 use crate::graph::ports::Role;
 use crate::plan::selection::chosen;
@@ -118,6 +119,24 @@ fn check_masks(
     Err(refusal.at(context.graph().place(site.node)).into())
 }
 
+/// Refuses a new bias where keys are written into other slots than those of their positions, as in turns.
+fn check_slots(context: &Context<'_>, kind: Kind, sites: &[usize]) -> Result<(), RewriteError> {
+    if kind == Kind::None || kind.is_absolute() {
+        return Ok(());
+    }
+    let (model, found) = (context.model, context.found);
+    let in_turns = |site: &&Site| site.buffer.is_some() && !slots::are_places(model, found, site);
+    let mut sites = sites.iter().map(|site| context.site(*site));
+    match sites.find(in_turns) {
+        Some(site) => {
+            let why = "its keys are written into slots of a cache that are not known to be those of their positions, \
+                       as where a cache is written in turns";
+            Err(context.refuse(site.node, why))
+        }
+        None => Ok(()),
+    }
+}
+
 /// Plans a swap; `None` where the model already matches the request.
 ///
 /// # Errors
@@ -133,6 +152,7 @@ pub(crate) fn plan(
     check_own(context, request)?;
     check_cross(context, request)?;
     check_masks(context, request, &sites)?;
+    check_slots(context, kind, &sites)?;
     for site in &sites {
         if kind != Kind::None && context.found.partial.contains(site) {
             let why = "its queries are not the last of the tokens, and an encoding of their \

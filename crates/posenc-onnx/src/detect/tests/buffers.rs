@@ -1,7 +1,11 @@
 //! Caches of fixed size that new keys and values are written into.
 
+use posenc_encodings::kind::Kind;
+
 use super::*;
 use crate::report::LimitCause;
+use crate::request::Request;
+use crate::rewrite::rewrite;
 
 /// Slots of the caches.
 const SLOTS: i64 = 40;
@@ -131,4 +135,53 @@ fn keys_that_are_added_to_others_are_not_written() {
         found.attention.iter().all(|site| site.buffer.is_some()),
         "control"
     );
+}
+
+/// Along the axis of tokens, and again from the first slot behind the last.
+fn in_turns(s: &mut Sketch, [cache, new]: [&str; 2]) -> String {
+    let slots = s.int(SLOTS);
+    let at = s.op("Mod", &["cache_position", &slots]);
+    let at = s.reshape(&at, &[1, 1, -1, 1]);
+    let shape = s.op("Shape", &[new]);
+    let at = s.op("Expand", &[&at, &shape]);
+    s.with(
+        "ScatterElements",
+        &[cache, &at, new],
+        &[("axis", A::Int(2))],
+    )
+}
+
+/// Two slots behind the position.
+fn ahead(s: &mut Sketch, [cache, new]: [&str; 2]) -> String {
+    let two = s.int(2);
+    let at = s.op("Add", &["cache_position", &two]);
+    let at = s.unsqueeze(&at, &[1]);
+    let [cache, new] = [cache, new].map(|x| s.transpose(x, &[2, 0, 1, 3]));
+    let all = s.op("ScatterND", &[&cache, &at, &new]);
+    s.transpose(&all, &[1, 2, 0, 3])
+}
+
+#[test]
+fn slots_that_are_no_positions_take_no_bias() {
+    let swapped = |write: Write, to: Kind| {
+        let request = Request {
+            to: Some(to),
+            ..Request::default()
+        };
+        let done = rewrite(&mut model(write, true, [false; 2]), &request);
+        done.err().map(|why| why.to_string())
+    };
+    for write in [in_turns, ahead] {
+        let found = detect(&model(write, true, [false; 2]), &Options::default());
+        assert!(found.attention[0].buffer.is_some(), "control");
+        let why = swapped(write, Kind::Alibi).unwrap_or_default();
+        assert!(
+            why.contains("not known to be those of their positions"),
+            "{why}"
+        );
+        assert_eq!(swapped(write, Kind::None), None);
+    }
+    for write in [by_rows, by_elements] {
+        assert_eq!(swapped(write, Kind::Alibi), None, "control");
+    }
 }
