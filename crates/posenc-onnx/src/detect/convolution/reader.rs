@@ -86,7 +86,7 @@ impl<'a> Readers<'a> {
         self.joined_behind(&seen, sum)
     }
 
-    /// The linear map behind a sum whose result is added to other content, as that of a layer is to its input.
+    /// The addition that joins a linear map of a sum to other content, as a layer is added to its input.
     fn joined_behind(&self, seen: &FxHashSet<NodeId>, sum: NodeId) -> Option<NodeId> {
         let graph = self.runs.model.graph();
         let producer = |value: &ValueId| graph.producer(*value).map(|(id, _)| id);
