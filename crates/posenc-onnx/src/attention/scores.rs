@@ -64,7 +64,10 @@ pub(crate) fn plane_with(
     // A sink adds a column that is no key.
     let keys = bias.dim().3.min(site.keys(trace)?);
     let bias = bias.slice_move(ndarray::s![.., .., .., ..keys]);
-    let plane = Some(Plane::new(bias)).filter(|plane| !plane.bias.is_empty())?;
+    if bias.is_empty() {
+        return None;
+    }
+    let plane = Plane::new(bias);
     // Slots of a cache behind the last token are empty.
     let filled = site.buffer.and_then(|_| plane.without_empty());
     Some(filled.unwrap_or(plane))

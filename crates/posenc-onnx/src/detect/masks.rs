@@ -90,7 +90,7 @@ mod tests {
 
     use super::*;
     use crate::detect::{Options, detect};
-    use crate::graph::sketch::{A, Sketch};
+    use crate::graph::sketch::Sketch;
     use crate::request::Request;
     use crate::rewrite::rewrite;
 
@@ -104,12 +104,7 @@ mod tests {
         let d = s.distance();
         let [at, d] = [at, d].map(|n| s.cast(&n, DType::F32));
         let hidden = hides(&mut s, [&at, &d]);
-        let [low, zero] = [-1e9, 0.0].map(|n| s.float(n));
-        let mask = s.op("Where", &[&hidden, &low, &zero]);
-        let scores = s.op("Add", &[&scores, &mask]);
-        let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
-        let y = s.op("MatMul", &[&weights, &v]);
-        let y = s.merged(&y);
+        let y = s.masked([&scores, &v], &hidden);
         s.model(17, &[&y])
     }
 

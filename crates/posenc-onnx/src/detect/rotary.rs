@@ -382,8 +382,12 @@ fn apart(found: &Found, site: &Site, query: &RotaryOperand, key: &RotaryOperand)
     let first = query.rotation.start - key.rotation.start;
     let last = first + queries - keys;
     let is_apart = !site.cross && first.abs() > NEAR && last.abs() > NEAR;
+    let side = if first > 0.0 { "ahead of" } else { "behind" };
     is_apart.then(|| {
-        format!("queries are rotated by positions that are {first:+.0} from those of their keys")
+        format!(
+            "queries are rotated by positions that are {:.0} {side} those of their keys",
+            first.abs()
+        )
     })
 }
 

@@ -2,13 +2,12 @@
 //! of the place, for one.
 
 use posenc_ir::eval::Budget;
-use posenc_ir::{Model, NodeId, ValueId};
+use posenc_ir::{Model, Node, NodeId, ValueId};
 use rustc_hash::FxHashSet;
 
 use super::found::Found;
 use super::runs::values_at;
 use crate::graph::dataflow::{Class, live};
-use crate::graph::region::Region;
 
 /// Room for the numbers of another length.
 const BUDGET: Budget = Budget { elements: 1 << 20 };
@@ -23,36 +22,29 @@ pub(crate) fn by_places(model: &Model, found: &Found) -> Option<NodeId> {
     let live = live(graph);
     let rotations = found.rotary.iter();
     let regions = rotations.flat_map(|site| [&site.query.region, &site.key.region]);
-    let rotates: FxHashSet<NodeId> = regions.flat_map(entered).collect();
+    let entries = regions.flat_map(|region| &region.entries);
+    let rotates: FxHashSet<NodeId> = entries.map(|at| at.node).collect();
     let class = |value: ValueId| found.classes.of_value(value);
     let follows = |value: ValueId| {
-        let is_float = found.trace.get(value).dtype.or(graph.dtype(value));
+        let dtype = found.trace.get(value).dtype.or(graph.dtype(value));
         let own = class(value);
-        let is_free = !own.has(Class::CONTENT) && is_float.is_some_and(|dtype| dtype.is_float());
+        let is_free = !own.has(Class::CONTENT) && dtype.is_some_and(|dtype| dtype.is_float());
         is_free
             && match own.has(Class::POSITION) {
                 true => !hides(found, value),
                 false => own.has(Class::LENGTH) && changes(model, found, value),
             }
     };
-    let mut nodes = graph
-        .nodes()
-        .filter(|(id, node)| {
-            let scales = node.domain().is_empty() && matches!(node.op(), "Mul" | "Div");
-            scales && live[id.index()] && !rotates.contains(id)
-        })
-        .filter(|(_, node)| {
-            node.output(0)
-                .is_some_and(|made| class(made).has(Class::CONTENT))
-        });
-    nodes
-        .find(|(_, node)| node.inputs().iter().flatten().any(|value| follows(*value)))
-        .map(|(id, _)| id)
-}
-
-/// The nodes at which positions enter a rotation.
-fn entered(region: &Region) -> impl Iterator<Item = NodeId> + '_ {
-    region.entries.iter().map(|at| at.node)
+    let is_content = |value| class(value).has(Class::CONTENT);
+    let scales = |(id, node): &(NodeId, &Node)| {
+        node.domain().is_empty()
+            && matches!(node.op(), "Mul" | "Div")
+            && live[id.index()]
+            && !rotates.contains(id)
+            && node.output(0).is_some_and(is_content)
+            && node.inputs().iter().flatten().any(|value| follows(*value))
+    };
+    graph.nodes().find(scales).map(|(id, _)| id)
 }
 
 /// Whether the numbers are zeros and ones, as those of a mask.

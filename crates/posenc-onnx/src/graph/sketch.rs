@@ -221,6 +221,16 @@ impl Sketch {
         self.merged(&y)
     }
 
+    /// Values weighted by the softmax of scores, without the pairs that are `hidden`: `[batch, sequence, features]`.
+    pub(crate) fn masked(&mut self, [scores, v]: [&str; 2], hidden: &str) -> String {
+        let [low, zero] = [-1e9, 0.0].map(|n| self.float(n));
+        let mask = self.op("Where", &[hidden, &low, &zero]);
+        let scores = self.op("Add", &[scores, &mask]);
+        let weights = self.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
+        let y = self.op("MatMul", &[&weights, v]);
+        self.merged(&y)
+    }
+
     /// Scores of heads `[batch, heads, sequence, keys]`, and the values that they weight.
     pub(crate) fn scored(&mut self, x: &str, keys: &str) -> [String; 2] {
         let q = self.headed(x);

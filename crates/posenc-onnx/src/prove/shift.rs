@@ -66,23 +66,19 @@ pub(super) fn shift(
     let Some(shift) = planned(subject, longest)? else {
         return Ok(vec![]);
     };
-    let other = scaled::by_places(subject.model, subject.found)
-        .map(|node| {
-            (
-                node,
-                "positions or the length scale content here, beside the encoding",
-            )
-        })
-        .or_else(|| {
-            let node = hides_by_place(subject, shift.tokens + shift.by)?;
-            Some((
-                node,
-                "which keys the mask hides depends on more than distances",
-            ))
-        });
-    if let Some((node, why)) = other {
+    let refuse = |node, why| {
         let place = subject.model.graph().place(node);
-        return Err(VerifyError::unsupported(place, why));
+        Err(VerifyError::unsupported(place, why))
+    };
+    if let Some(node) = scaled::by_places(subject.model, subject.found) {
+        let why = "positions or the length scale content here, beside the encoding";
+        return refuse(node, why);
+    }
+    if let Some(node) = hides_by_place(subject, shift.tokens + shift.by) {
+        return refuse(
+            node,
+            "which keys the mask hides depends on more than distances",
+        );
     }
     moved(subject, shift, target)
 }
@@ -141,12 +137,13 @@ fn hides_by_place(subject: &Subject<'_>, tokens: usize) -> Option<NodeId> {
         let Some(plane) = longer.as_ref().or(site.bias.as_deref()) else {
             return false;
         };
-        let (groups, heads, queries, keys) = plane.bias.dim();
-        let pairs = (1..queries).flat_map(|i| (1..keys).map(move |j| (i, j)));
-        let mut all = (0..groups).flat_map(|g| (0..heads).map(move |h| (g, h)));
-        let differs =
-            |g, h, i, j| plane.is_hidden([g, h, i, j]) != plane.is_hidden([g, h, i - 1, j - 1]);
-        all.any(|(g, h)| pairs.clone().any(|(i, j)| differs(g, h, i, j)))
+        let mut pairs = plane.bias.indexed_iter();
+        pairs.any(|((g, h, i, j), _)| {
+            let before = i.checked_sub(1).zip(j.checked_sub(1));
+            before.is_some_and(|(query, key)| {
+                plane.is_hidden([g, h, i, j]) != plane.is_hidden([g, h, query, key])
+            })
+        })
     };
     let mut sites = found.attention.iter().filter(|site| !site.cross);
     sites.find(depends).map(|site| site.node)
@@ -328,7 +325,7 @@ fn pairs(first: &Outputs, moved: &Outputs, shift: Shift) -> Vec<(String, Tensor,
 mod tests {
     use super::*;
     use crate::detect::{Options, detect};
-    use crate::graph::sketch::{A, Sketch};
+    use crate::graph::sketch::Sketch;
     use crate::prove::options::VerifyOptions;
     use crate::prove::testing::{Evaluator, fixture};
     use posenc_ir::Model;
@@ -388,12 +385,7 @@ mod tests {
             let keys = s.range();
             let queries = s.unsqueeze(if is_compared { &at } else { &keys }, &[1]);
             let later = s.op("Greater", &[&keys, &queries]);
-            let [low, zero] = [-1e9, 0.0].map(|n| s.float(n));
-            let mask = s.op("Where", &[&later, &low, &zero]);
-            let scores = s.op("Add", &[&scores, &mask]);
-            let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
-            let y = s.op("MatMul", &[&weights, &v]);
-            let y = s.merged(&y);
+            let y = s.masked([&scores, &v], &later);
             let model = s.model(17, &[&y, &at]);
             let found = detect(&model, &Options::default());
             let subject = Subject::new(&model, &found, &VerifyOptions::default()).unwrap();
@@ -411,15 +403,11 @@ mod tests {
             let [scores, v] = s.scored(&x, &x);
             let (keys, d) = (s.range(), s.distance());
             let [keys, d] = [keys, d].map(|n| s.cast(&n, DType::F32));
-            let [first, zero, low] = [seen_by_all, 0.0, -1e9].map(|n| s.float(n));
+            let [first, zero] = [seen_by_all, 0.0].map(|n| s.float(n));
             let later = s.op("Greater", &[&d, &zero]);
             let behind = s.op("GreaterOrEqual", &[&keys, &first]);
             let hidden = s.op("And", &[&later, &behind]);
-            let mask = s.op("Where", &[&hidden, &low, &zero]);
-            let scores = s.op("Add", &[&scores, &mask]);
-            let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
-            let y = s.op("MatMul", &[&weights, &v]);
-            let y = s.merged(&y);
+            let y = s.masked([&scores, &v], &hidden);
             let model = s.model(17, &[&y]);
             let found = detect(&model, &Options::default());
             let subject = Subject::new(&model, &found, &VerifyOptions::default()).unwrap();

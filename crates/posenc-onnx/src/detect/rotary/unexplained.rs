@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ndarray::{ArrayD, Axis, IxDyn};
 use posenc_ir::eval::{Budget, Value, probe};
-use posenc_ir::{DType, Graph, Model, NodeId, ValueId};
+use posenc_ir::{DType, Graph, Model, Node, NodeId, ValueId};
 use rustc_hash::FxHashMap;
 
 use crate::attention::{Operand, Site};
@@ -108,10 +108,17 @@ impl Between {
             let counts = is_position || found.trace.get(*v).dtype.is_some_and(is_float);
             free && counts && varies(found, *v, count)
         };
+        // Into which slot of a cache a key is written makes no difference to its product with a query.
+        let is_slot = |node: &Node, value: &ValueId| {
+            let cached = |data| !found.classes.of_value(data).has(Class::FRESH);
+            is_write(node) && node.input(0).is_some_and(cached) && node.input(1) == Some(*value)
+        };
         let reads = |id: &&NodeId| {
-            let inputs = graph.node(**id).inputs().iter().flatten();
-            let mut inputs =
-                inputs.filter(|value| !self.is_of_features(graph, found, **id, **value));
+            let node = graph.node(**id);
+            let inputs = node.inputs().iter().flatten();
+            let mut inputs = inputs.filter(|value| {
+                !is_slot(node, value) && !self.is_of_features(graph, found, **id, **value)
+            });
             inputs.any(follows)
         };
         self.nodes.iter().rfind(reads).copied()
@@ -122,11 +129,6 @@ impl Between {
     fn is_of_features(&self, graph: &Graph, found: &Found, id: NodeId, value: ValueId) -> bool {
         let node = graph.node(id);
         let dims = |value: ValueId| found.trace.get(value).dims.as_deref();
-        // Indices say where keys are written in a cache, which is all the same to their products.
-        let is_cache = |data: ValueId| !found.classes.of_value(data).has(Class::FRESH);
-        if is_write(node) && node.input(0).is_some_and(is_cache) && node.input(1) == Some(value) {
-            return true;
-        }
         // Weights of a convolution are of channels.
         if node.is("Conv") && node.input(0) != Some(value) {
             return true;

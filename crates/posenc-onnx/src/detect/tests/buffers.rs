@@ -54,33 +54,40 @@ fn model(write: Write, is_causal: bool, rotates: [bool; 2]) -> Model {
         false => s.ints(&[SLOTS]),
     };
     let later = s.op("Greater", &[&slots, &own]);
-    let [low, zero] = [-1e9, 0.0].map(|n| s.float(n));
-    let mask = s.op("Where", &[&later, &low, &zero]);
-    let scores = s.op("Add", &[&scores, &mask]);
-    let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
-    let y = s.op("MatMul", &[&weights, &v]);
-    let y = s.merged(&y);
+    let y = s.masked([&scores, &v], &later);
     s.model(18, &[&y, &k, &v])
 }
 
-/// Tokens first, as `index_put` writes them.
-fn by_rows(s: &mut Sketch, [cache, new]: [&str; 2]) -> String {
-    let [cache, new] = [cache, new].map(|x| s.transpose(x, &[2, 0, 1, 3]));
-    let at = s.unsqueeze("cache_position", &[1]);
+/// New keys at these slots, tokens first.
+fn put(s: &mut Sketch, pair: [&str; 2], slots: &str) -> String {
+    let [cache, new] = pair.map(|x| s.transpose(x, &[2, 0, 1, 3]));
+    let at = s.unsqueeze(slots, &[1]);
     let all = s.op("ScatterND", &[&cache, &at, &new]);
     s.transpose(&all, &[1, 2, 0, 3])
 }
 
-/// Along the axis of tokens, as `scatter` writes them.
-fn by_elements(s: &mut Sketch, [cache, new]: [&str; 2]) -> String {
-    let at = s.reshape("cache_position", &[1, 1, -1, 1]);
+/// Tokens first, as `index_put` writes them.
+fn by_rows(s: &mut Sketch, pair: [&str; 2]) -> String {
+    put(s, pair, "cache_position")
+}
+
+/// New keys at these slots along the axis of tokens, in place of what is there or as `reduction` says.
+fn scattered(
+    s: &mut Sketch,
+    [cache, new]: [&str; 2],
+    slots: &str,
+    reduction: &'static str,
+) -> String {
+    let at = s.reshape(slots, &[1, 1, -1, 1]);
     let shape = s.op("Shape", &[new]);
     let at = s.op("Expand", &[&at, &shape]);
-    s.with(
-        "ScatterElements",
-        &[cache, &at, new],
-        &[("axis", A::Int(2))],
-    )
+    let attrs = [("axis", A::Int(2)), ("reduction", A::Text(reduction))];
+    s.with("ScatterElements", &[cache, &at, new], &attrs)
+}
+
+/// Along the axis of tokens, as `scatter` writes them.
+fn by_elements(s: &mut Sketch, pair: [&str; 2]) -> String {
+    scattered(s, pair, "cache_position", "none")
 }
 
 #[test]
@@ -118,12 +125,8 @@ fn rotations_of_keys_are_read_before_they_are_written() {
 }
 
 /// Adds new keys to what is in the slots.
-fn by_sums(s: &mut Sketch, [cache, new]: [&str; 2]) -> String {
-    let at = s.reshape("cache_position", &[1, 1, -1, 1]);
-    let shape = s.op("Shape", &[new]);
-    let at = s.op("Expand", &[&at, &shape]);
-    let attrs = [("axis", A::Int(2)), ("reduction", A::Text("add"))];
-    s.with("ScatterElements", &[cache, &at, new], &attrs)
+fn by_sums(s: &mut Sketch, pair: [&str; 2]) -> String {
+    scattered(s, pair, "cache_position", "add")
 }
 
 #[test]
@@ -138,27 +141,17 @@ fn keys_that_are_added_to_others_are_not_written() {
 }
 
 /// Along the axis of tokens, and again from the first slot behind the last.
-fn in_turns(s: &mut Sketch, [cache, new]: [&str; 2]) -> String {
+fn in_turns(s: &mut Sketch, pair: [&str; 2]) -> String {
     let slots = s.int(SLOTS);
     let at = s.op("Mod", &["cache_position", &slots]);
-    let at = s.reshape(&at, &[1, 1, -1, 1]);
-    let shape = s.op("Shape", &[new]);
-    let at = s.op("Expand", &[&at, &shape]);
-    s.with(
-        "ScatterElements",
-        &[cache, &at, new],
-        &[("axis", A::Int(2))],
-    )
+    scattered(s, pair, &at, "none")
 }
 
 /// Two slots behind the position.
-fn ahead(s: &mut Sketch, [cache, new]: [&str; 2]) -> String {
+fn ahead(s: &mut Sketch, pair: [&str; 2]) -> String {
     let two = s.int(2);
     let at = s.op("Add", &["cache_position", &two]);
-    let at = s.unsqueeze(&at, &[1]);
-    let [cache, new] = [cache, new].map(|x| s.transpose(x, &[2, 0, 1, 3]));
-    let all = s.op("ScatterND", &[&cache, &at, &new]);
-    s.transpose(&all, &[1, 2, 0, 3])
+    put(s, pair, &at)
 }
 
 #[test]

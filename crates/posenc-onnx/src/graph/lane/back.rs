@@ -138,11 +138,14 @@ impl Through<'_> {
         lane.shifted(self.width(&node.inputs()[..self.slot], axis)?, 1)
     }
 
-    /// Tokens that are written into others along the sequence, as into a cache of fixed size, or those others.
+    /// Tokens that are written into others along the sequence, as into a cache of fixed size, or those others. What is
+    /// written has whole features.
     fn written(&self, lane: Lane) -> Option<Lane> {
-        let mut axes = self.from.iter().zip(self.to).enumerate();
-        let fits = self.from.len() == self.to.len()
-            && axes.all(|(axis, (from, to))| from == to || axis == lane.sequence);
+        let new = self.graph.node(self.id).input(2)?;
+        let new = self.trace.get(new).dims.as_deref()?;
+        let mut axes = new.iter().zip(self.to).enumerate();
+        let fits = new.len() == self.to.len()
+            && axes.all(|(axis, (new, all))| new == all || axis == lane.sequence);
         fits.then_some(lane)
     }
 
