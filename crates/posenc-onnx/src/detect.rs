@@ -24,7 +24,6 @@ pub(crate) mod rows;
 mod runs;
 pub(crate) mod scaled;
 mod single;
-pub(crate) mod slots;
 mod terms;
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,7 @@ use posenc_ir::eval::Trace;
 use posenc_ir::{Graph, Node, NodeId, ValueId};
 use rustc_hash::FxHashSet;
 
-use crate::attention::site::{Buffer, Site};
+use crate::attention::site::Site;
 use crate::graph::dataflow::{Class, Classes};
 use crate::graph::lane::{Lane, back, wrap};
 use crate::graph::operators::is_write;
@@ -18,8 +18,8 @@ pub(crate) struct Keys {
     pub(crate) length: Option<usize>,
     /// Whether a cache joins.
     pub(crate) past: bool,
-    /// The cache that new keys are written into.
-    pub(crate) buffer: Option<Buffer>,
+    /// The input that new keys are written into, and its axis of slots.
+    pub(crate) buffer: Option<(ValueId, usize)>,
 }
 
 /// Elements that share a token and a feature: batch times heads.
@@ -96,29 +96,25 @@ pub(crate) fn trace_back(graph: &Graph, classes: &Classes, trace: &Trace, site: 
     keys
 }
 
-/// The cache that a node writes new keys into.
+/// The input that a node writes new keys into, and its axis of slots.
 fn buffer(
     graph: &Graph,
     classes: &Classes,
     trace: &Trace,
     id: NodeId,
     lane: Lane,
-) -> Option<Buffer> {
+) -> Option<(ValueId, usize)> {
     let node = graph.node(id);
     let mut value = node.input(0).filter(|_| is_write(node))?;
     let mut lane = back(graph, trace, id, 0, 0, lane)?;
     if classes.of_value(value).has(Class::FRESH) {
         return None;
     }
-    let write = (id, lane.sequence);
     while let Some((before, output)) = graph.producer(value) {
         lane = back(graph, trace, before, output, 0, lane)?;
         value = graph.node(before).input(0)?;
     }
-    Some(Buffer {
-        cache: (value, lane.sequence),
-        write,
-    })
+    Some((value, lane.sequence))
 }
 
 /// Whether a node joins parts along an axis that heads are on.

@@ -44,8 +44,9 @@ pub(crate) struct Site {
     pub cross: bool,
     /// Whether earlier keys join.
     pub past: bool,
-    /// The cache of fixed size that new keys are written into; `None` where keys are appended.
-    pub buffer: Option<Buffer>,
+    /// The input that new keys are written into, a cache of fixed size, and its axis of slots; `None` where keys are
+    /// appended.
+    pub buffer: Option<(ValueId, usize)>,
     /// Whether queries are folded with heads into one axis before the product; `query` is before
     /// that.
     pub folded: bool,
@@ -90,15 +91,6 @@ impl Site {
         let hidden = |plane: &Arc<Plane>| plane.bias.iter().any(|v| *v == f64::NEG_INFINITY);
         self.is_ordered() || self.bias.as_ref().is_some_and(hidden)
     }
-}
-
-/// A cache of fixed size whose slots new keys are written into.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Buffer {
-    /// The input of the model, and its axis of slots.
-    pub cache: (ValueId, usize),
-    /// What writes, and the axis of slots there.
-    pub write: (NodeId, usize),
 }
 
 /// Queries or keys.

@@ -175,6 +175,13 @@ impl<'a> Candidate<'a> {
             }
             Err(why) => self.refuse(results, &format!("no sinusoid: {why}")),
         }
+        if self.has_parts(rows) {
+            results.not_evaluated.push(format!(
+                "{place}: one row is added to all tokens of a part of the sequence, and another to those of the next \
+                 part; whether it stands for a position or for the type of these tokens is not known"
+            ));
+            return vec![];
+        }
         let mut evidence = vec![];
         let mut findings = vec![];
         for table in &self.tables {
@@ -204,13 +211,6 @@ impl<'a> Candidate<'a> {
                 findings.push(self.finding(Some(self.value), encoding, None));
             }
         }
-        if findings.is_empty() && rows.are_of_parts() {
-            results.not_evaluated.push(format!(
-                "{place}: one row is added to all tokens of a part of the sequence, and another to those of the next \
-                 part; whether it stands for a position or for the type of these tokens is not known"
-            ));
-            return vec![];
-        }
         if findings.is_empty() {
             let shape = format!("[{}, {}]", rows.count(), rows.dim());
             evidence.insert(
@@ -225,6 +225,17 @@ impl<'a> Candidate<'a> {
             findings.push(unknown);
         }
         findings
+    }
+
+    /// Whether each part of the sequence has a row of its own, alone or beside those of a table.
+    fn has_parts(&self, rows: &Rows) -> bool {
+        let beside = || {
+            let [table] = &self.tables[..] else {
+                return None;
+            };
+            rows.beside(&rows::of_table(&self.found.trace, table)?)
+        };
+        rows.are_of_parts() || beside().is_some_and(|rows| rows.are_of_parts())
     }
 
     /// The rows as sines and cosines, with the table that contains them.

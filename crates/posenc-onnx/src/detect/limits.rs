@@ -30,8 +30,7 @@ pub(crate) fn limits(runs: &Runs<'_>) -> Vec<Limit> {
         found.insert((length, LimitCause::StaticShape, None));
     }
     // A run writes as many new keys as its cache is declared to have slots at the most.
-    let buffers = runs.found.attention.iter().filter_map(|site| site.buffer);
-    for (cache, axis) in buffers.map(|buffer| buffer.cache) {
+    for (cache, axis) in runs.found.attention.iter().filter_map(|site| site.buffer) {
         let dims = graph.value(cache).shape().unwrap_or_default();
         if let Some(Dim::Known(slots)) = dims.get(axis) {
             let name = graph.name(cache).to_owned();

@@ -15,7 +15,7 @@ pub(crate) mod switch;
 mod unexplained;
 pub(crate) mod unrounded;
 
-use ndarray::Array2;
+use ndarray::{Array2, s};
 use posenc_ir::{Model, Node, NodeId, Use, ValueId};
 
 use crate::attention::frontier::{Frontier, OperandPath};
@@ -368,26 +368,34 @@ fn difference(query: &RotaryOperand, key: &RotaryOperand) -> Option<String> {
     None
 }
 
-/// Why the queries of a site of self-attention have other positions than their keys; `None` where the first or the last
-/// of both are in one place.
+/// Why queries and keys of a site of self-attention are not rotated alike at the first or the last places of both, by
+/// the numbers that were probed; `None` where they are.
 fn apart(found: &Found, site: &Site, query: &RotaryOperand, key: &RotaryOperand) -> Option<String> {
-    /// Positions are whole, and read from small angles.
-    const NEAR: f64 = 0.25;
-    let tokens = |half: &RotaryOperand| {
-        let region = &half.region;
-        let dims = found.trace.get(region.input).dims.as_deref()?;
-        dims.get(region.input_lane.sequence).copied()
+    /// Largest difference of cosines and sines that rounding explains.
+    const NEAR: f64 = 5e-3;
+    let (q, k) = (&query.rotation, &key.rotation);
+    let count = q.cos.nrows().min(k.cos.nrows());
+    let alike = |first: [usize; 2]| {
+        let rows =
+            |of: &Array2<f64>, first: usize| of.slice(s![first..first + count, ..]).to_owned();
+        let near = |a: &Array2<f64>, b: &Array2<f64>| {
+            let (a, b) = (rows(a, first[0]), rows(b, first[1]));
+            a.dim() == b.dim() && a.iter().zip(&b).all(|(a, b)| (a - b).abs() <= NEAR)
+        };
+        near(&q.cos, &k.cos) && near(&q.sin, &k.sin)
     };
-    let (queries, keys) = (tokens(query)? as f64, tokens(key)? as f64);
-    let first = query.rotation.start - key.rotation.start;
-    let last = first + queries - keys;
-    let is_apart = !site.cross && first.abs() > NEAR && last.abs() > NEAR;
-    let side = if first > 0.0 { "ahead of" } else { "behind" };
-    is_apart.then(|| {
-        format!(
-            "queries are rotated by positions that are {:.0} {side} those of their keys",
-            first.abs()
-        )
+    let last = [q.cos.nrows() - count, k.cos.nrows() - count];
+    if site.cross || alike([0, 0]) || alike(last) {
+        return None;
+    }
+    let tokens = |half: &RotaryOperand| {
+        let dims = found.trace.get(half.region.input).dims.as_deref()?;
+        dims.get(half.region.input_lane.sequence).copied()
+    };
+    let by_slot = site.buffer.is_some() && tokens(query) != tokens(key);
+    Some(match by_slot {
+        true => "keys are rotated by the slots of a cache that they were written into".to_owned(),
+        false => "queries are rotated by other positions than their keys".to_owned(),
     })
 }
 

@@ -5,10 +5,9 @@ mod planner;
 pub(crate) mod size;
 pub(crate) mod spec;
 
-use crate::attention::{Site, order};
+use crate::attention::order;
 use crate::detect::context::Context;
 use crate::detect::finding::{Encoding, Finding};
-use crate::detect::slots;
 use crate::error::{Refusal, RefusalKind, RewriteError};
 use crate::graph::ports::Role;
 use crate::plan::selection::chosen;
@@ -119,21 +118,17 @@ fn check_masks(
     Err(refusal.at(context.graph().place(site.node)).into())
 }
 
-/// Refuses a new bias where keys are written into other slots than those of their positions, as in turns.
+/// Refuses what is new between queries and keys that are written into slots of a cache: the place of a query among
+/// these is not that of the last key.
 fn check_slots(context: &Context<'_>, kind: Kind, sites: &[usize]) -> Result<(), RewriteError> {
-    if kind == Kind::None || kind.is_absolute() {
-        return Ok(());
-    }
-    let (model, found) = (context.model, context.found);
-    let in_turns = |site: &&Site| site.buffer.is_some() && !slots::are_places(model, found, site);
     let mut sites = sites.iter().map(|site| context.site(*site));
-    match sites.find(in_turns) {
-        Some(site) => {
-            let why = "its keys are written into slots of a cache that are not known to be those of their positions, \
-                       as where a cache is written in turns";
+    match sites.find(|site| site.buffer.is_some()) {
+        Some(site) if kind != Kind::None && !kind.is_absolute() => {
+            let why = "its keys are written into slots of a cache, where no encoding of queries and keys is inserted \
+                       yet";
             Err(context.refuse(site.node, why))
         }
-        None => Ok(()),
+        _ => Ok(()),
     }
 }
 
@@ -152,7 +147,6 @@ pub(crate) fn plan(
     check_own(context, request)?;
     check_cross(context, request)?;
     check_masks(context, request, &sites)?;
-    check_slots(context, kind, &sites)?;
     for site in &sites {
         if kind != Kind::None && context.found.partial.contains(site) {
             let why = "its queries are not the last of the tokens, and an encoding of their \
@@ -210,6 +204,7 @@ pub(crate) fn plan(
     if planner.is_already(kind, &groups) {
         return Ok(None);
     }
+    check_slots(context, kind, &sites)?;
     planner.check_trained(kind)?;
     let inferred = planner.inferred;
     Ok(Some(SwapPlan {

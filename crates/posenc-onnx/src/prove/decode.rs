@@ -12,6 +12,8 @@ use super::noise::noise;
 use super::row::Judge;
 use super::run::{Outputs, RuntimeTarget, run};
 use super::subject::Subject;
+use crate::attention::Site;
+use crate::detect::Found;
 use crate::graph::ports::{Lengths, Role};
 use crate::report::Run;
 
@@ -45,6 +47,15 @@ pub(crate) fn decode(
     if !ports.has_past() || ports.fixed_sequence().is_some() || first < 2 {
         return Ok(decoded);
     }
+    if let Some(site) = sees_empty_slots(subject.found) {
+        let why = format!(
+            "prefill was not compared with decode: the mask of {} is not known to hide the slots of its cache behind \
+             each token",
+            site.name
+        );
+        decoded.left_out.push(why);
+        return Ok(decoded);
+    }
     let optimization = Optimization::On;
     let Some(mut session) = subject.load(target, optimization)? else {
         return Ok(decoded);
@@ -65,6 +76,13 @@ pub(crate) fn decode(
         }
     }
     Ok(decoded)
+}
+
+/// The first attention to slots of a cache whose mask was not read as causal: what is in empty slots, and in those of
+/// later tokens, counts there.
+fn sees_empty_slots(found: &Found) -> Option<&Site> {
+    let mut sites = found.attention.iter();
+    sites.find(|site| site.buffer.is_some() && site.mask.causal != Some(true))
 }
 
 /// Whether prefill and decode are the same at a length, and can be run: frequencies that change with the length leave
@@ -181,8 +199,11 @@ fn last_row(tensor: &Tensor) -> Option<Tensor> {
 
 #[cfg(test)]
 mod tests {
+    use posenc_ir::DType;
+
     use super::*;
     use crate::detect::{Options, detect};
+    use crate::graph::sketch::{A, Sketch};
     use crate::prove::options::VerifyOptions;
     use crate::prove::testing::{Chosen, Evaluator, fixture};
 
@@ -204,6 +225,47 @@ mod tests {
             lengths.dedup();
             lengths
         })
+    }
+
+    /// Whether a layer of slots counts as one that sees empty ones, with the mask of later slots or without one.
+    fn sees_empty(is_masked: bool) -> bool {
+        let mut s = Sketch::default();
+        let cache =
+            |s: &mut Sketch, name: &str| s.input(name, DType::F32, &["batch", "3", "40", "8"]);
+        let caches = [
+            cache(&mut s, "past_key_values.0.key"),
+            cache(&mut s, "past_key_values.0.value"),
+        ];
+        let at = s.input("cache_position", DType::I64, &["sequence"]);
+        let x = s.embedded();
+        let q = s.headed(&x);
+        let [k, v] = caches.map(|cache| {
+            let new = s.headed(&x);
+            let shape = s.op("Shape", &[&new]);
+            let index = s.reshape(&at, &[1, 1, -1, 1]);
+            let index = s.op("Expand", &[&index, &shape]);
+            s.with(
+                "ScatterElements",
+                &[&cache, &index, &new],
+                &[("axis", A::Int(2))],
+            )
+        });
+        let turned = s.transpose(&k, &[0, 1, 3, 2]);
+        let scores = s.op("MatMul", &[&q, &turned]);
+        let slots = s.ints(&(0..40).collect::<Vec<i64>>());
+        let own = s.unsqueeze(&at, &[1]);
+        let last = s.ints(&[40]);
+        let last = if is_masked { own } else { last };
+        let later = s.op("Greater", &[&slots, &last]);
+        let y = s.masked([&scores, &v], &later);
+        let found = detect(&s.model(18, &[&y, &k, &v]), &Options::default());
+        sees_empty_slots(&found).is_some()
+    }
+
+    #[test]
+    fn slots_that_no_mask_hides_are_not_compared() {
+        assert!(sees_empty(false));
+        assert!(!sees_empty(true), "control");
     }
 
     /// How many tokens are in the cache of a run of one token.

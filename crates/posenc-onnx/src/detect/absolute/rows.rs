@@ -1,6 +1,6 @@
 //! The numbers that are added: one row for each token.
 
-use ndarray::{Array2, ArrayD, Axis, Slice};
+use ndarray::{Array2, ArrayD, ArrayView1, Axis, Slice};
 use posenc_ir::eval::{Data, Trace, Value};
 use posenc_ir::{DType, Tensor};
 
@@ -8,6 +8,7 @@ use super::source::PositionTable;
 use crate::attention::stream::Tokens;
 use posenc_encodings::families::sinusoidal::Sinusoidal;
 use posenc_encodings::miss::Miss;
+use posenc_encodings::samples::most;
 
 /// Larger values are not read.
 const MOST: usize = 1 << 23;
@@ -52,15 +53,34 @@ pub(crate) enum RowsOf {
 }
 
 /// The most parts of a sequence that have a row each, and the fewest tokens of a part.
-const PARTS: [usize; 2] = [4, 3];
+const PARTS: [usize; 2] = [4, 2];
+
+/// Rows of a part are equal up to this share of the largest number.
+const EQUAL: f64 = 1e-5;
 
 impl Rows {
     /// Whether all tokens of each part of the sequence have the same row, and there are few parts.
     pub(crate) fn are_of_parts(&self) -> bool {
+        let near = EQUAL * most(self.numbers.iter());
         let rows: Vec<_> = self.numbers.rows().into_iter().collect();
-        let parts: Vec<usize> = rows.chunk_by(|a, b| a == b).map(<[_]>::len).collect();
-        let [most, fewest] = PARTS;
-        (2..=most).contains(&parts.len()) && parts.iter().all(|tokens| *tokens >= fewest)
+        let equal = |a: &ArrayView1<'_, f64>, b: &ArrayView1<'_, f64>| {
+            a.iter().zip(b).all(|(a, b)| (a - b).abs() <= near)
+        };
+        let parts: Vec<usize> = rows.chunk_by(equal).map(<[_]>::len).collect();
+        let [many, few] = PARTS;
+        (2..=many).contains(&parts.len()) && parts.iter().all(|tokens| *tokens >= few)
+    }
+
+    /// What is added beside the rows of a table, of which the first two tell the factor; `None` where they do not.
+    pub(crate) fn beside(&self, table: &Self) -> Option<Self> {
+        if self.numbers.dim() != table.numbers.dim() {
+            return None;
+        }
+        let step = |of: &Array2<f64>| &of.row(1) - &of.row(0);
+        let (own, read) = (step(&self.numbers), step(&table.numbers));
+        let factor = own.dot(&read) / read.dot(&read);
+        let numbers = &self.numbers - &(factor * &table.numbers);
+        factor.is_finite().then_some(Self { numbers })
     }
 
     /// The rows of a value whose tokens are on these axes; what repeats for each of so many

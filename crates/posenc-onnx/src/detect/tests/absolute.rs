@@ -2,6 +2,7 @@
 
 mod coordinates;
 mod not_added;
+mod parts;
 mod patches;
 mod sinusoids;
 
@@ -450,34 +451,6 @@ fn what_cross_attention_alone_sees_is_left_to_it() {
     };
     crate::rewrite::rewrite(&mut model, &to_none).unwrap();
     assert_eq!(seen(&model), [[1]]);
-}
-
-/// Rows of two parts of a sequence: so many tokens, and those behind them.
-fn of_parts(s: &mut Sketch, x: &str, first: i64) -> String {
-    let (at, end) = (s.range(), s.int(first));
-    let is_first = s.op("Less", &[&at, &end]);
-    let is_first = s.unsqueeze(&is_first, &[1]);
-    let rows = [(); 2].map(|()| s.weights(&[1, HIDDEN]));
-    let rows = s.op("Where", &[&is_first, &rows[0], &rows[1]]);
-    s.op("Add", &[x, &rows])
-}
-
-#[test]
-fn one_row_for_each_part_of_a_sequence_may_be_a_type() {
-    let unread = |embed: Embed| {
-        let (_, found) = looked_at(embed);
-        let parts = |why: &&String| why.contains("is added to all tokens of a part");
-        (
-            found.findings.len(),
-            found.not_evaluated.iter().filter(parts).count(),
-        )
-    };
-    assert_eq!(unread(|s, x| of_parts(s, &x, 5)), (0, 1));
-    assert_eq!(
-        unread(|s, x| of_parts(s, &x, 1)),
-        (1, 0),
-        "a position of its own"
-    );
 }
 
 #[test]

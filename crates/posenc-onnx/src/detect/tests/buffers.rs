@@ -140,41 +140,45 @@ fn keys_that_are_added_to_others_are_not_written() {
     );
 }
 
-/// Along the axis of tokens, and again from the first slot behind the last.
-fn in_turns(s: &mut Sketch, pair: [&str; 2]) -> String {
-    let slots = s.int(SLOTS);
-    let at = s.op("Mod", &["cache_position", &slots]);
-    scattered(s, pair, &at, "none")
-}
-
-/// Two slots behind the position.
-fn ahead(s: &mut Sketch, pair: [&str; 2]) -> String {
-    let two = s.int(2);
-    let at = s.op("Add", &["cache_position", &two]);
-    put(s, pair, &at)
-}
-
 #[test]
-fn slots_that_are_no_positions_take_no_bias() {
-    let swapped = |write: Write, to: Kind| {
+fn encodings_are_removed_beside_slots_and_none_is_put_between_queries_and_keys() {
+    let swapped = |to: Kind| {
         let request = Request {
             to: Some(to),
             ..Request::default()
         };
-        let done = rewrite(&mut model(write, true, [false; 2]), &request);
+        let done = rewrite(&mut model(by_rows, true, [true; 2]), &request);
         done.err().map(|why| why.to_string())
     };
-    for write in [in_turns, ahead] {
-        let found = detect(&model(write, true, [false; 2]), &Options::default());
-        assert!(found.attention[0].buffer.is_some(), "control");
-        let why = swapped(write, Kind::Alibi).unwrap_or_default();
-        assert!(
-            why.contains("not known to be those of their positions"),
-            "{why}"
-        );
-        assert_eq!(swapped(write, Kind::None), None);
+    assert_eq!(swapped(Kind::None), None);
+    for to in [Kind::Alibi, Kind::T5Bias, Kind::Shaw] {
+        let why = swapped(to).unwrap_or_default();
+        assert!(why.contains("written into slots of a cache"), "{to}: {why}");
     }
-    for write in [by_rows, by_elements] {
-        assert_eq!(swapped(write, Kind::Alibi), None, "control");
+}
+
+/// Rotates what was written by the slots.
+fn turned_behind(s: &mut Sketch, pair: [&str; 2]) -> String {
+    let all = by_elements(s, pair);
+    if !pair[0].ends_with("key") {
+        return all;
     }
+    let slots = s.ints(&(0..SLOTS).collect::<Vec<i64>>());
+    let angles = angles_of(s, &slots);
+    let (cos, sin) = waves(s, &angles);
+    let other = swapped(s, &all);
+    mixed(s, &all, &other, &cos, &sin)
+}
+
+#[test]
+fn keys_that_are_rotated_by_their_slots_are_named() {
+    let found = detect(
+        &model(turned_behind, true, [true, false]),
+        &Options::default(),
+    );
+    let why: Vec<&str> = found.not_rotary.iter().map(|r| r.why.as_str()).collect();
+    assert!(
+        found.rotary.is_empty() && why.iter().any(|w| w.contains("by the slots")),
+        "{why:?}"
+    );
 }

@@ -36,15 +36,20 @@ fn bent(s: &mut Sketch, x: &str, of: impl Fn(&mut Sketch, &str) -> String) -> St
     mixed(s, &q, &other, &cos, &sin)
 }
 
+/// Angles of queries at positions that are so much larger.
+fn ahead(s: &mut Sketch, angles: &str, side: Side, by: f64) -> String {
+    let by = if side == Side::Query { by } else { 0.0 };
+    let more = s.floats(&[1, PAIRS], (0..PAIRS).map(|i| by * frequency(i)));
+    s.op("Add", &[angles, &more])
+}
+
 pub(crate) fn cases() -> Vec<Case> {
     vec![
         odd("queries three places ahead of their keys", |s, x, side| {
-            bent(s, x, |s, angles| {
-                let ahead = if side == Side::Query { 3.0 } else { 0.0 };
-                let more = (0..PAIRS).map(|i| ahead * frequency(i));
-                let more = s.floats(&[1, PAIRS], more);
-                s.op("Add", &[angles, &more])
-            })
+            bent(s, x, |s, angles| ahead(s, angles, side, 3.0))
+        }),
+        odd("queries a little ahead of their keys", |s, x, side| {
+            bent(s, x, |s, angles| ahead(s, angles, side, 0.02))
         }),
         odd("one frequency of the keys runs backwards", |s, x, side| {
             bent(s, x, |s, angles| {

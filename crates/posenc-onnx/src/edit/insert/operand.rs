@@ -63,12 +63,7 @@ impl RotationTarget {
         let joins = side == Side::Key && site.past;
         let fused = context.graph().node(site.node).op() != "Softmax";
         if joins && !path.joined && !(fused && site.product.is_none()) {
-            let why = match site.buffer {
-                Some(_) => {
-                    "its keys are written into slots of a cache, where rotations are not inserted yet"
-                }
-                None => "cannot locate where earlier keys are joined to the new ones",
-            };
+            let why = "cannot locate where earlier keys are joined to the new ones";
             return Err(context.refuse(site.node, why));
         }
         // Starts at the projection; a value that is also read elsewhere ends the search.

@@ -51,7 +51,6 @@ pub(crate) fn past_tokens(axes: &Axes<'_>, site: &Site) -> Result<PastTokens, Re
     let (slot, axis) = match (node.domain(), node.op()) {
         // Keys that an earlier operator wrote into a buffer.
         ("", "Attention") if given(6) && !is_square(context, site) => return refuse(BUFFER),
-        _ if site.buffer.is_some() => return refuse(BUFFER),
         _ if !site.past => return Ok(PastTokens::Same(PastLength::Zero)),
         ("com.microsoft", "GroupQueryAttention") => {
             return match node.input(5) {

@@ -1,0 +1,56 @@
+//! Rows of parts of a sequence, which may be types.
+
+use super::*;
+
+/// One row for so many tokens, and another one for those behind them.
+fn of_parts(s: &mut Sketch, first: i64) -> String {
+    let (at, end) = (s.range(), s.int(first));
+    let is_first = s.op("Less", &[&at, &end]);
+    let is_first = s.unsqueeze(&is_first, &[1]);
+    let rows = [(); 2].map(|()| s.weights(&[1, HIDDEN]));
+    s.op("Where", &[&is_first, &rows[0], &rows[1]])
+}
+
+/// How many encodings are found, and how many parts are named.
+fn found_in(embed: Embed) -> [usize; 2] {
+    let (_, found) = looked_at(embed);
+    let parts = |why: &&String| why.contains("is added to all tokens of a part");
+    let named = found.not_evaluated.iter().filter(parts).count();
+    [found.findings.len(), named]
+}
+
+#[test]
+fn one_row_for_each_part_of_a_sequence_may_be_a_type() {
+    let alone = found_in(|s, x| {
+        let rows = of_parts(s, 5);
+        s.op("Add", &[&x, &rows])
+    });
+    assert_eq!(alone, [0, 1]);
+    let one = found_in(|s, x| {
+        let rows = of_parts(s, 1);
+        s.op("Add", &[&x, &rows])
+    });
+    assert_eq!(one, [1, 0], "a position of its own");
+}
+
+#[test]
+fn rows_of_parts_are_seen_beside_those_of_a_table() {
+    let both = found_in(|s, x| beside_table(s, &x, Some(5), 1.0));
+    assert_eq!(both, [0, 1]);
+    let scaled = found_in(|s, x| beside_table(s, &x, Some(5), 0.5));
+    assert_eq!(scaled, [0, 1]);
+    let alone = found_in(|s, x| beside_table(s, &x, None, 0.5));
+    assert_eq!(alone, [1, 0], "control");
+}
+
+/// Rows of a table times a factor, and those of parts, in one sum.
+fn beside_table(s: &mut Sketch, x: &str, first: Option<i64>, factor: f64) -> String {
+    let (at, factor) = (s.range(), s.float(factor));
+    let p = rows(s, &at);
+    let mut p = s.op("Mul", &[&p, &factor]);
+    if let Some(first) = first {
+        let types = of_parts(s, first);
+        p = s.op("Add", &[&p, &types]);
+    }
+    s.op("Add", &[x, &p])
+}
