@@ -229,13 +229,11 @@ impl<'a> Candidate<'a> {
 
     /// Whether each part of the sequence has a row of its own, alone or beside those of a table.
     fn has_parts(&self, rows: &Rows) -> bool {
-        let beside = || {
-            let [table] = &self.tables[..] else {
-                return None;
-            };
-            rows.beside(&rows::of_table(&self.found.trace, table)?)
+        let [table] = &self.tables[..] else {
+            return rows.are_of_parts();
         };
-        rows.are_of_parts() || beside().is_some_and(|rows| rows.are_of_parts())
+        let beside = rows::from_first(&self.found.trace, table, rows.count());
+        rows.are_of_parts() || beside.is_some_and(|table| rows.parts_beside(&table))
     }
 
     /// The rows as sines and cosines, with the table that contains them.

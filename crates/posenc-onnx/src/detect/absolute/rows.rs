@@ -1,6 +1,6 @@
 //! The numbers that are added: one row for each token.
 
-use ndarray::{Array2, ArrayD, ArrayView1, Axis, Slice};
+use ndarray::{Array1, Array2, ArrayD, Axis, Slice};
 use posenc_ir::eval::{Data, Trace, Value};
 use posenc_ir::{DType, Tensor};
 
@@ -61,26 +61,42 @@ const EQUAL: f64 = 1e-5;
 impl Rows {
     /// Whether all tokens of each part of the sequence have the same row, and there are few parts.
     pub(crate) fn are_of_parts(&self) -> bool {
-        let near = EQUAL * most(self.numbers.iter());
-        let rows: Vec<_> = self.numbers.rows().into_iter().collect();
-        let equal = |a: &ArrayView1<'_, f64>, b: &ArrayView1<'_, f64>| {
-            a.iter().zip(b).all(|(a, b)| (a - b).abs() <= near)
-        };
-        let parts: Vec<usize> = rows.chunk_by(equal).map(<[_]>::len).collect();
-        let [many, few] = PARTS;
-        (2..=many).contains(&parts.len()) && parts.iter().all(|tokens| *tokens >= few)
+        self.parts_beside(&Array2::zeros(self.numbers.dim()))
     }
 
-    /// What is added beside the rows of a table, of which the first two tell the factor; `None` where they do not.
-    pub(crate) fn beside(&self, table: &Self) -> Option<Self> {
-        if self.numbers.dim() != table.numbers.dim() {
-            return None;
+    /// Whether each of a few parts of the sequence has a row of its own besides those of a table, which each part reads
+    /// from its first row on, or where the part before ended. The first two rows tell the factor of the table.
+    pub(crate) fn parts_beside(&self, table: &Array2<f64>) -> bool {
+        let (own, count) = (&self.numbers, self.count());
+        if own.ncols() != table.ncols() || count < 2 || table.nrows() < 2 {
+            return false;
         }
         let step = |of: &Array2<f64>| &of.row(1) - &of.row(0);
-        let (own, read) = (step(&self.numbers), step(&table.numbers));
-        let factor = own.dot(&read) / read.dot(&read);
-        let numbers = &self.numbers - &(factor * &table.numbers);
-        factor.is_finite().then_some(Self { numbers })
+        let factor = step(own).dot(&step(table)) / step(table).dot(&step(table));
+        let factor = if factor.is_finite() { factor } else { 0.0 };
+        let near = EQUAL * most(own.iter());
+        let rest = |at: usize, row: usize| &own.row(at) - &(factor * &table.row(row));
+        let equal =
+            |a: &Array1<f64>, b: &Array1<f64>| a.iter().zip(b).all(|(a, b)| (a - b).abs() <= near);
+        let mut parts: Vec<(usize, Array1<f64>)> = vec![];
+        let mut at = 0;
+        while at < count && parts.len() <= PARTS[0] {
+            let from = |start: usize| {
+                let first = rest(at, start);
+                let longest = (count - at).min(table.nrows() - start);
+                let ends = (1..longest).find(|n| !equal(&rest(at + n, start + n), &first));
+                (ends.unwrap_or(longest), first)
+            };
+            let starts = [at, 0].into_iter().filter(|start| *start < table.nrows());
+            let Some((tokens, row)) = starts.map(from).max_by_key(|(tokens, _)| *tokens) else {
+                return false;
+            };
+            at += tokens;
+            parts.push((tokens, row));
+        }
+        let [many, few] = PARTS;
+        let differ = parts.windows(2).any(|pair| !equal(&pair[0].1, &pair[1].1));
+        differ && parts.len() <= many && parts.iter().all(|(tokens, _)| *tokens >= few)
     }
 
     /// The rows of a value whose tokens are on these axes; what repeats for each of so many
@@ -170,6 +186,19 @@ pub(crate) fn of_table(trace: &Trace, table: &PositionTable) -> Option<Rows> {
         .collect();
     let numbers = pick(trace, table, &rows)?;
     Some(Rows { numbers })
+}
+
+/// Rows of a table, as many as there are tokens at the most, from the one that the first token reads, or from the first
+/// where that is not known; `None` where its numbers are absent.
+pub(crate) fn from_first(
+    trace: &Trace,
+    table: &PositionTable,
+    count: usize,
+) -> Option<Array2<f64>> {
+    let read = table.read.as_ref().and_then(|read| read.first());
+    let first = read.map_or(Some(0), |row| usize::try_from(*row).ok())?;
+    let rows: Vec<usize> = (first..table.rows).take(count).collect();
+    pick(trace, table, &rows)
 }
 
 /// Rows of a table from `first` on, at its start and up to its end, with their places from

@@ -54,3 +54,30 @@ fn beside_table(s: &mut Sketch, x: &str, first: Option<i64>, factor: f64) -> Str
     }
     s.op("Add", &[x, &p])
 }
+
+#[test]
+fn tables_that_each_part_reads_anew_are_seen_with_their_types() {
+    assert_eq!(found_in(|s, x| joined_parts(s, &x, true)), [0, 1]);
+    let [found, named] = found_in(|s, x| joined_parts(s, &x, false));
+    assert_eq!((found > 0, named), (true, 0), "control");
+}
+
+/// Rows of a table for six tokens and, from the first again, for the others, each with a row of its own or not.
+fn joined_parts(s: &mut Sketch, x: &str, has_types: bool) -> String {
+    let table = s.weights(&[ROWS, HIDDEN]);
+    let shape = s.op("Shape", &[x]);
+    let one = s.ints(&[1]);
+    let length = s.gather(&shape, &one, 0);
+    let [zero, six] = [0, 6].map(|n| s.ints(&[n]));
+    let others = s.op("Sub", &[&length, &six]);
+    let parts = [six, others].map(|end| {
+        let part = s.op("Slice", &[&table, &zero, &end, &zero]);
+        let types = s.weights(&[1, HIDDEN]);
+        match has_types {
+            true => s.op("Add", &[&part, &types]),
+            false => part,
+        }
+    });
+    let all = s.concat(&[&parts[0], &parts[1]], 0);
+    s.op("Add", &[x, &all])
+}
