@@ -9,6 +9,7 @@ mod quantized;
 mod source;
 
 use ndarray::{Array2, ArrayView2, Axis, s};
+use posenc_encodings::families::sinusoidal::Sinusoidal;
 use posenc_encodings::resize::resized;
 use posenc_ir::{Applied, DType, Emitter, Model, Node, Tensor, Use, ValueId};
 
@@ -28,6 +29,9 @@ use source::{check_readers, source};
 
 /// How exactly a stored table has the sines and cosines of its formula.
 const WAVE: f64 = 1e-5;
+
+/// How exactly the scale of stored sines and cosines is known, relative to it.
+const SCALE: f64 = 1e-6;
 
 /// What the constants of these tables are, in a refusal.
 const TABLE: &str = "the position table";
@@ -261,10 +265,13 @@ impl Place<'_> {
             let block = block.map_err(|_| refuse("has other numbers than rows"))?;
             let (reserved, usable) = block.split_at(Axis(0), self.table.reserved);
             let step = codes.as_ref().map_or(0.0, Codes::step);
-            self.check_rows(context, usable, (old.dtype(), step))
+            let epsilon = epsilon(usable, old.dtype());
+            let scale = self.scale(usable, epsilon.max(step));
+            let most = epsilon.max(WAVE);
+            self.check_rows(usable, scale, (most, step / 2.0))
                 .map_err(|why| refuse(&why))?;
             all.extend(reserved);
-            all.extend(self.rows(usable));
+            all.extend(self.rows(usable, scale));
         }
         if let Some(codes) = &codes {
             all = codes.written(all).map_err(|why| refuse(&why))?;
@@ -274,16 +281,33 @@ impl Place<'_> {
         Ok(Tensor::from_f64(old.dtype(), &dims, &all))
     }
 
-    /// Checks that rows which get lost are those of positions. Of numbers that are not of a float type, `step` is
-    /// the distance between two.
+    /// The stored sines and cosines as a multiple of those that are added, as a model may scale a table that it has
+    /// read; 1 for every other table. Rounding makes up to `rounded` of it.
+    fn scale(&self, old: ArrayView2<'_, f64>, rounded: f64) -> f64 {
+        let Some(code) = self.old_code() else {
+            return 1.0;
+        };
+        let at: Vec<f64> = (0..old.nrows()).map(|p| p as f64).collect();
+        let added = code.reference(&at);
+        let products: f64 = added.iter().zip(&old).map(|(a, b)| a * b).sum();
+        let squares: f64 = added.iter().map(|a| a * a).sum();
+        let scale = products / squares;
+        let is_exact = |exact: &f64| (scale - exact).abs() <= rounded.max(SCALE) * exact.abs();
+        [1.0, 1.0 / code.amplitude]
+            .into_iter()
+            .find(is_exact)
+            .unwrap_or(scale)
+    }
+
+    /// Checks that rows which get lost are those of positions, times a scale. They depart from it by `relative` of
+    /// the largest number and by `absolute`.
     fn check_rows(
         &self,
-        context: &Context<'_>,
         old: ArrayView2<'_, f64>,
-        (dtype, step): (DType, f64),
+        scale: f64,
+        (relative, absolute): (f64, f64),
     ) -> Result<(), String> {
-        let Encoding::Sinusoidal(code) = &context.found.findings[self.table.finding].encoding
-        else {
+        let Some(code) = self.old_code() else {
             let is_zero = old
                 .rows()
                 .into_iter()
@@ -301,18 +325,9 @@ impl Place<'_> {
         };
         let is_replaced = matches!(self.table.rows, Rows::Waves { kept: 0, .. });
         let at: Vec<f64> = (0..old.nrows()).map(|p| p as f64).collect();
-        let numbers: Vec<f64> = old.iter().copied().collect();
-        // A table may have been stored in a shorter type before.
-        let is_held = |dtype: DType| {
-            let held = Tensor::from_f64(dtype, &[numbers.len()], &numbers).to_f64s();
-            held.is_some_and(|held| held == numbers)
-        };
-        let types = [DType::BF16, DType::F16];
-        let stored = types.into_iter().find(|dtype| is_held(*dtype));
-        let epsilon = stored.unwrap_or(dtype).epsilon().unwrap_or(0.0);
-        let most = epsilon.max(WAVE) * code.amplitude.abs() + step / 2.0;
-        let mut pairs = code.reference(&at).into_iter().zip(&numbers);
-        match pairs.position(|(want, got)| (want - got).abs() > most) {
+        let most = relative * (scale * code.amplitude).abs() + absolute;
+        let mut pairs = code.reference(&at).into_iter().zip(&old);
+        match pairs.position(|(want, got)| (scale * want - got).abs() > most) {
             Some(place) if is_replaced => Err(format!(
                 "has other numbers than sines and cosines in row {}, which would get lost",
                 self.table.reserved + place / code.dim
@@ -321,13 +336,25 @@ impl Place<'_> {
         }
     }
 
-    /// The new rows of positions, from the old ones.
-    fn rows(&self, old: ArrayView2<'_, f64>) -> Array2<f64> {
+    /// The code of stored sines and cosines before the change; `None` of other rows.
+    fn old_code(&self) -> Option<Sinusoidal> {
+        let finding = &self.context.found.findings[self.table.finding];
+        match (&self.table.rows, &finding.encoding) {
+            (Rows::Waves { code, .. }, Encoding::Sinusoidal(old)) => Some(Sinusoidal {
+                factor: old.factor,
+                ..code.clone()
+            }),
+            _ => None,
+        }
+    }
+
+    /// The new rows of positions, from the old ones; sines and cosines are those of the formula times a scale.
+    fn rows(&self, old: ArrayView2<'_, f64>, scale: f64) -> Array2<f64> {
         match &self.table.rows {
             Rows::Resized { weights, .. } => resized(old, weights),
             Rows::Waves { code, kept } => {
                 let at: Vec<f64> = (*kept..self.table.new).map(|p| p as f64).collect();
-                let mut rows = code.reference(&at);
+                let mut rows = code.reference(&at) * scale;
                 let added = std::mem::replace(&mut rows, old.slice(s![..*kept, ..]).to_owned());
                 rows.append(Axis(0), added.view())
                     .expect("rows of one width");
@@ -335,4 +362,15 @@ impl Place<'_> {
             }
         }
     }
+}
+
+/// How exactly a table has its numbers: it may have been stored in a shorter type before.
+fn epsilon(table: ArrayView2<'_, f64>, dtype: DType) -> f64 {
+    let numbers: Vec<f64> = table.iter().copied().collect();
+    let is_held = |dtype: &DType| {
+        let held = Tensor::from_f64(*dtype, &[numbers.len()], &numbers).to_f64s();
+        held.is_some_and(|held| held == numbers)
+    };
+    let stored = [DType::BF16, DType::F16].into_iter().find(is_held);
+    stored.unwrap_or(dtype).epsilon().unwrap_or(0.0)
 }

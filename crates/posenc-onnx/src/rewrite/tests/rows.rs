@@ -191,3 +191,69 @@ fn tables_get_fewer_rows_than_a_run_has_tokens() {
     let least: usize = least.split(' ').next().unwrap().parse().unwrap();
     assert_eq!(of(least), Ok(()));
 }
+
+/// A layer on tokens to which sines and cosines, stored as another multiple, are added times a number; one stored row
+/// is another where `is_damaged`.
+fn scaled(stored: f64, number: f64, is_damaged: bool) -> Model {
+    let mut s = Sketch::default();
+    let x = s.embedded();
+    let (shape, zero, one) = (s.op("Shape", &["input_ids"]), s.ints(&[0]), s.ints(&[1]));
+    let length = s.gather(&shape, &one, 0);
+    let mut all: Vec<f64> = table(24, true).iter().map(|v| v * stored).collect();
+    if is_damaged {
+        all[20 * HIDDEN] += 0.25;
+    }
+    let table = s.floats(&[24, HIDDEN], all);
+    let rows = s.op("Slice", &[&table, &zero, &length, &zero]);
+    let number = s.floats(&[1], [number]);
+    let rows = s.op("Mul", &[&rows, &number]);
+    let x = s.op("Add", &[&x, &rows]);
+    let y = s.attends(&x, &x);
+    s.model(18, &[&y])
+}
+
+#[test]
+fn a_table_that_is_scaled_where_it_is_added_keeps_its_own_scale() {
+    for (stored, number) in [(1.0, 0.7), (3.0, 1.0), (0.5, 1.3), (1.0, 1.0)] {
+        for factor in [1.0, 2.0] {
+            let mut request = Request::default();
+            if factor > 1.0 {
+                request.scale = Some(LawName::Linear.into());
+                request.parameters.factor = Some(factor);
+            } else {
+                request.parameters.max_length = Some(48);
+            }
+            let mut model = scaled(stored, number, false);
+            rewrite(&mut model, &request).unwrap();
+            let graph = model.graph();
+            let read = graph.nodes().filter_map(|(_, node)| node.input(0));
+            let mut kept = read.filter_map(|value| graph.constant(value));
+            let rows = kept.find(|rows| rows.dims() == [48, HIDDEN]).unwrap();
+            let rows = rows.to_f64s().unwrap();
+            let want = table(96, true);
+            for (at, got) in rows.iter().enumerate() {
+                let (row, column) = (at / HIDDEN, at % HIDDEN);
+                let angle = row as f64
+                    / factor
+                    / 1e4_f64.powf((column - column % 2) as f64 / HIDDEN as f64);
+                let wave = if column % 2 == 0 {
+                    angle.sin()
+                } else {
+                    angle.cos()
+                };
+                assert!(
+                    (got - stored * wave).abs() < 2e-6 * stored,
+                    "{stored} {number} {factor} {at}"
+                );
+                if factor == 1.0 && row < 24 {
+                    let old = f64::from((want[at] * stored) as f32);
+                    assert_eq!(*got, old, "rows within the old length stay");
+                }
+            }
+        }
+    }
+    let mut request = Request::default();
+    request.parameters.max_length = Some(48);
+    let damaged = rewrite(&mut scaled(1.0, 0.7, true), &request);
+    assert!(damaged.is_err(), "a row that is none of the formula");
+}
