@@ -3,7 +3,7 @@
 
 use ndarray::{ArrayD, IxDyn};
 use posenc_ir::eval::{Budget, Value, probe};
-use posenc_ir::{Emitter, NodeId, ValueId};
+use posenc_ir::{Attr, Emitter, NodeId, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::detect::context::Context;
@@ -17,14 +17,23 @@ use crate::graph::region::Region;
 /// Changes of shape and order before a region that it undoes are few.
 const FEW: usize = 4;
 
-/// The nodes that change shape and order between a value and the output of a region, and that
+/// A change of shape or order.
+#[derive(Clone, Debug)]
+pub(crate) enum Change {
+    /// That of a node.
+    Node(NodeId),
+    /// An order of the axes that no single node makes: parts of the features come there on several ways.
+    Order(Vec<usize>),
+}
+
+/// The changes of shape and order between a value and the output of a region, and that
 /// value: its input, or what this is a rearrangement of. `None` if the region does anything else
 /// apart from the rotation.
 pub(crate) fn find(
     context: &Context<'_>,
     region: &Region,
     mode: Option<ProbeMode>,
-) -> Option<(ValueId, Vec<NodeId>)> {
+) -> Option<(ValueId, Vec<Change>)> {
     let (graph, trace) = (context.graph(), &context.found.trace);
     let mut wider = region.clone();
     for _ in 0..FEW {
@@ -42,21 +51,46 @@ pub(crate) fn find(
     None
 }
 
-fn within(context: &Context<'_>, region: &Region, mode: Option<ProbeMode>) -> Option<Vec<NodeId>> {
+fn within(context: &Context<'_>, region: &Region, mode: Option<ProbeMode>) -> Option<Vec<Change>> {
     let (from, to) = (context.dims(region.input)?, context.dims(region.output)?);
     let none = (from == to).then(Vec::new);
-    let mut chains = none.into_iter().chain(chain(context, region));
+    let order = order(region, from.len(), to.len()).map(|order| vec![Change::Order(order)]);
+    let mut chains = none.into_iter().chain(chain(context, region)).chain(order);
     chains.find(|chain| does_nothing_else(context, region, mode, chain) == Some(true))
 }
 
-/// Applies copies of these nodes to a value.
+/// The order of axes that takes tokens and features to their places in the output; the others keep theirs.
+fn order(region: &Region, before: usize, after: usize) -> Option<Vec<usize>> {
+    let [from, to] = [&region.input_lane, &region.output_lane].map(|lane| {
+        let feature = lane.feature.filter(|_| lane.group.is_none())?;
+        Some([lane.sequence, feature])
+    });
+    let (from, to) = from.zip(to).filter(|_| before == after)?;
+    let mut others = (0..before).filter(|axis| !from.contains(axis));
+    (0..after)
+        .map(|axis| match to.iter().position(|own| *own == axis) {
+            Some(own) => Some(from[own]),
+            None => others.next(),
+        })
+        .collect()
+}
+
+/// Applies these changes to a value, with copies of the nodes.
 pub(crate) fn emit(
     out: &mut Emitter<'_>,
     context: &Context<'_>,
-    changes: &[NodeId],
+    changes: &[Change],
     mut value: ValueId,
 ) -> Result<ValueId, RewriteError> {
-    for id in changes {
+    for change in changes {
+        let id = match change {
+            Change::Node(id) => id,
+            Change::Order(order) => {
+                let order = order.iter().map(|axis| *axis as i64).collect();
+                value = out.op_with("Transpose", &[value], &[("perm", Attr::Ints(order))]);
+                continue;
+            }
+        };
         let mut inputs = context.graph().node(*id).inputs().to_vec();
         if let Some(first) = inputs.first_mut() {
             *first = Some(value);
@@ -68,14 +102,14 @@ pub(crate) fn emit(
 }
 
 /// The changes of shape on one path through the region along which nothing else changes shape.
-fn chain(context: &Context<'_>, region: &Region) -> Option<Vec<NodeId>> {
+fn chain(context: &Context<'_>, region: &Region) -> Option<Vec<Change>> {
     let graph = context.graph();
     let within = region.content(graph, &context.found.classes);
     let mut seen = FxHashSet::default();
     let mut stack = vec![(region.output, vec![])];
     while let Some((value, changes)) = stack.pop() {
         if value == region.input {
-            return Some(changes.into_iter().rev().collect());
+            return Some(changes.into_iter().rev().map(Change::Node).collect());
         }
         let Some((id, 0)) = graph.producer(value).filter(|_| seen.insert(value)) else {
             continue;
@@ -100,7 +134,7 @@ fn does_nothing_else(
     context: &Context<'_>,
     region: &Region,
     mode: Option<ProbeMode>,
-    changes: &[NodeId],
+    changes: &[Change],
 ) -> Option<bool> {
     let dims = context.dims(region.input)?;
     let count: usize = dims.iter().product();
@@ -135,8 +169,15 @@ fn does_nothing_else(
 }
 
 /// Applies the changes to numbers.
-fn apply(context: &Context<'_>, changes: &[NodeId], mut x: ArrayD<f64>) -> Option<ArrayD<f64>> {
-    for id in changes {
+fn apply(context: &Context<'_>, changes: &[Change], mut x: ArrayD<f64>) -> Option<ArrayD<f64>> {
+    for change in changes {
+        let id = match change {
+            Change::Node(id) => id,
+            Change::Order(order) => {
+                x = permuted(x, order.clone());
+                continue;
+            }
+        };
         let node = context.graph().node(*id);
         x = match node.op() {
             "Transpose" => {
@@ -150,7 +191,7 @@ fn apply(context: &Context<'_>, changes: &[NodeId], mut x: ArrayD<f64>) -> Optio
                 if !once.into_iter().eq(0..rank) {
                     return None;
                 }
-                x.permuted_axes(axes).as_standard_layout().into_owned()
+                permuted(x, axes)
             }
             _ => {
                 let dims = context.dims(node.output(0)?)?;
@@ -159,6 +200,10 @@ fn apply(context: &Context<'_>, changes: &[NodeId], mut x: ArrayD<f64>) -> Optio
         };
     }
     Some(x)
+}
+
+fn permuted(x: ArrayD<f64>, axes: Vec<usize>) -> ArrayD<f64> {
+    x.permuted_axes(axes).as_standard_layout().into_owned()
 }
 
 #[cfg(test)]
@@ -201,6 +246,51 @@ mod tests {
         s.reshape(&pairs, &[0, 0, 0, -1])
     }
 
+    /// Rotates the first half of the features of tokens before heads, and joins the others, which are cut out before
+    /// heads and tokens change places and not afterwards.
+    fn rotated_apart(s: &mut Sketch, x: &str, factor: Option<f64>) -> String {
+        let (half, quarter) = (HALF as i64, HALF / 2);
+        let turned = s.transpose(x, &[0, 2, 1, 3]);
+        let others = s.slice(x, 3, [half, 2 * half, 1]);
+        let mut others = s.transpose(&others, &[0, 2, 1, 3]);
+        if let Some(factor) = factor {
+            let factor = s.float(factor);
+            others = s.op("Mul", &[&others, &factor]);
+        }
+        let [first, second] = [0, 1].map(|at| {
+            let from = at * quarter as i64;
+            s.slice(&turned, 3, [from, from + quarter as i64, 1])
+        });
+        let positions = s.range();
+        let positions = s.unsqueeze(&positions, &[1]);
+        let positions = s.cast(&positions, posenc_ir::DType::F32);
+        let f = (0..quarter).map(|i| 10_000f64.powf(-(i as f64) / quarter as f64));
+        let f = s.floats(&[quarter], f);
+        let angles = s.op("Mul", &[&positions, &f]);
+        let [cos, sin] = ["Cos", "Sin"].map(|wave| s.op(wave, &[&angles]));
+        let [a, b] = [(&first, &cos), (&second, &sin)].map(|(x, y)| s.op("Mul", &[x, y]));
+        let one = s.op("Sub", &[&a, &b]);
+        let [a, b] = [(&second, &cos), (&first, &sin)].map(|(x, y)| s.op("Mul", &[x, y]));
+        let two = s.op("Add", &[&a, &b]);
+        s.concat(&[&one, &two, &others], 3)
+    }
+
+    /// A layer on heads `[batch, token, head, feature]` that are rotated so.
+    fn model_apart(factor: Option<f64>) -> Model {
+        let mut s = Sketch::default();
+        let x = s.embedded();
+        let v = s.headed(&x);
+        let [q, k] = [0; 2].map(|_| {
+            let heads = s.projected(&x);
+            rotated_apart(&mut s, &heads, factor)
+        });
+        let k = s.transpose(&k, &[0, 1, 3, 2]);
+        let scores = s.op("MatMul", &[&q, &k]);
+        let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
+        let y = s.op("MatMul", &[&weights, &v]);
+        s.model(17, &[&y])
+    }
+
     fn model(factor: Option<f64>) -> Model {
         let mut s = Sketch::default();
         let x = s.embedded();
@@ -235,5 +325,16 @@ mod tests {
     #[test]
     fn what_else_a_rotation_does_is_not_dropped_with_it() {
         assert!(to_none(model(Some(0.5))).is_err());
+    }
+
+    #[test]
+    fn parts_that_change_their_order_on_several_ways_are_joined_again() {
+        let bare = to_none(model_apart(None)).unwrap();
+        let ops: Vec<&str> = bare.graph().nodes().map(|(_, n)| n.op()).collect();
+        assert!(!ops.contains(&"Cos") && !ops.contains(&"Concat"), "{ops:?}");
+        assert!(
+            to_none(model_apart(Some(0.5))).is_err(),
+            "half of the features are scaled too"
+        );
     }
 }
