@@ -4,7 +4,7 @@ use posenc_ir::{Applied, Model};
 
 use super::revealed::{Revealed, with_revealed};
 use super::rewritten::Rewritten;
-use super::summary::{Changed, edits, sites_of, warnings};
+use super::summary::{Changed, edits, kept_by_stretch, sites_of, warnings};
 use crate::detect::branches::Branch;
 use crate::detect::context::Context;
 use crate::detect::finding::Finding;
@@ -85,6 +85,9 @@ pub(super) fn apply(
     record(&mut next, &report, scaled);
     report.warnings = warnings(&after, None, plan.max_length);
     report.warnings.extend(left_out);
+    if request.scale.is_some() && is_whole {
+        report.warnings.extend(kept_by_stretch(before, plan));
+    }
     Ok(Rewritten::new(next, after, report))
 }
 

@@ -6,8 +6,10 @@ use posenc_ir::Applied;
 use serde_json::{Value, json};
 
 use crate::attention::Site;
+use crate::detect::finding::{self, Finding};
 use crate::detect::{Found, RotarySite};
 use crate::plan::rescale::{Plan, Target};
+use crate::plan::stretch;
 use crate::report::{Edit, Encoding};
 use posenc_encodings::kind::Kind;
 use posenc_encodings::words::Word;
@@ -167,21 +169,46 @@ pub(super) fn warnings(
     warnings
 }
 
-/// What is added to embeddings beside rotations, which a scaling of rotations keeps.
+/// What encodes positions beside rotations, which a scaling of rotations keeps.
 pub(super) fn kept_beside(after: &Found) -> Option<String> {
-    let mut kinds: Vec<Kind> = vec![];
     let rotates = |site: &usize| after.rotary.iter().any(|rotary| rotary.site == *site);
-    let added = after.findings.iter().filter(|f| f.encoding.is_absolute());
-    for finding in added.filter(|f| f.sites.iter().any(rotates)) {
+    let beside = after
+        .findings
+        .iter()
+        .filter(|f| f.sites.iter().any(rotates));
+    let names = scalable(beside)?;
+    Some(format!(
+        "{names} stays as it is: this scaling changes rotations alone"
+    ))
+}
+
+/// What encodes positions beside what a scaling of tables and biases changes.
+pub(super) fn kept_by_stretch(before: &Found, plan: &stretch::Plan) -> Option<String> {
+    let changed: Vec<usize> = plan.findings().collect();
+    let others = before.findings.iter().enumerate();
+    let others = others.filter(|(at, _)| !changed.contains(at));
+    let names = scalable(others.map(|(_, finding)| finding))?;
+    Some(format!(
+        "{names} stays as it is: this scaling changes tables alone"
+    ))
+}
+
+/// The names of the kinds of which there is a scaling, where there are any.
+fn scalable<'a>(findings: impl Iterator<Item = &'a Finding>) -> Option<String> {
+    let mut kinds: Vec<Kind> = vec![];
+    for finding in findings {
+        let is_scalable = match finding.encoding {
+            finding::Encoding::Conv(_) | finding::Encoding::Axial(_) => false,
+            finding::Encoding::Unknown => false,
+            _ => true,
+        };
         let kind = finding.encoding.kind();
-        if !kinds.contains(&kind) {
+        if is_scalable && !kinds.contains(&kind) {
             kinds.push(kind);
         }
     }
     let names: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
-    let names = names.join(" and ");
-    (!kinds.is_empty())
-        .then(|| format!("{names} stays as it is: this scaling changes rotations alone"))
+    (!kinds.is_empty()).then(|| names.join(" and "))
 }
 
 /// What cross-attention keeps, where only self-attention is changed. What is added to the

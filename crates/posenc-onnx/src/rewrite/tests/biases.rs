@@ -3,7 +3,7 @@
 use posenc_ir::{DType, Model};
 
 use crate::error::RewriteError;
-use crate::graph::sketch::{A, HEADS, Sketch};
+use crate::graph::sketch::{A, HEADS, HIDDEN, Sketch};
 use crate::request::{LawName, Request};
 use crate::rewrite::rewrite;
 
@@ -17,8 +17,16 @@ type Make = fn(&mut Sketch) -> String;
 
 /// A layer of causal attention whose scores go through `change`, with other outputs that it gives.
 fn changed(change: impl Fn(&mut Sketch, &str) -> (String, Vec<String>)) -> Model {
+    changed_on(|s| s.embedded(), change)
+}
+
+/// The same on tokens that are made so.
+fn changed_on(
+    tokens: impl Fn(&mut Sketch) -> String,
+    change: impl Fn(&mut Sketch, &str) -> (String, Vec<String>),
+) -> Model {
     let mut s = Sketch::default();
-    let x = s.embedded();
+    let x = tokens(&mut s);
     let [q, k, v] = [0; 3].map(|_| s.headed(&x));
     let k = s.transpose(&k, &[0, 1, 3, 2]);
     let scores = s.op("MatMul", &[&q, &k]);
@@ -269,4 +277,27 @@ fn sinks_stay_where_a_bias_is_divided() {
     let model = divided(&s.model(18, &[&y])).unwrap();
     let quotients = model.graph().nodes().filter(|(_, node)| node.is("Div"));
     assert_eq!(quotients.count(), 1, "that of the bias alone");
+}
+
+#[test]
+fn a_scaling_of_a_table_says_what_it_keeps_beside_it() {
+    let mut request = Request {
+        scale: Some(LawName::Linear.into()),
+        ..Request::default()
+    };
+    request.parameters.max_length = Some(64);
+    let learned = |s: &mut Sketch| {
+        let (x, at, table) = (s.embedded(), s.range(), s.weights(&[32, HIDDEN]));
+        let rows = s.gather(&table, &at, 0);
+        s.op("Add", &[&x, &rows])
+    };
+    let biased = |s: &mut Sketch, scores: &str| {
+        let bias = line(s);
+        (s.op("Add", &[scores, &bias]), vec![])
+    };
+    let plain = |_: &mut Sketch, scores: &str| (scores.to_owned(), vec![]);
+    let warnings = |mut model: Model| rewrite(&mut model, &request).unwrap().report.warnings;
+    let says = "alibi stays as it is: this scaling changes tables alone";
+    assert_eq!(warnings(changed_on(learned, biased)), [says]);
+    assert!(warnings(changed_on(learned, plain)).is_empty());
 }
