@@ -138,6 +138,25 @@ impl Sketch {
         }
     }
 
+    /// Stores a constant in a node.
+    pub(crate) fn make_node(&mut self, name: &str) {
+        let all = &mut self.graph.initializer;
+        let at = all.iter().position(|t| t.name.as_deref() == Some(name));
+        let mut value = AttributeProto {
+            name: Some("value".to_owned()),
+            t: Some(all.remove(at.expect("a constant"))),
+            ..AttributeProto::default()
+        };
+        value.set_type(AttributeType::Tensor);
+        let node = NodeProto {
+            op_type: Some("Constant".to_owned()),
+            output: vec![name.to_owned()],
+            attribute: vec![value],
+            ..NodeProto::default()
+        };
+        self.graph.node.insert(0, node);
+    }
+
     pub(crate) fn floats(&mut self, dims: &[usize], data: impl IntoIterator<Item = f64>) -> String {
         self.typed(DType::F32, dims, data)
     }

@@ -69,12 +69,14 @@ pub(crate) fn check(
     rotation::check(before, after, plan)
 }
 
-/// Compares the sizes of all that the main graph computes with those of the plan.
+/// Compares the sizes of all that the main graph computes with those of the plan; constants are compared where they are
+/// read.
 fn check_sizes(before: &Context<'_>, after: &Context<'_>, plan: &Plan) -> Result<(), RewriteError> {
     let graph = before.graph();
     let kept = graph.scope(graph.main()).nodes().iter();
     let kept = kept.filter(|id| !after.graph().is_removed(**id));
-    for value in kept.flat_map(|id| graph.node(*id).outputs().iter().flatten()) {
+    let made = kept.flat_map(|id| graph.node(*id).outputs().iter().flatten());
+    for value in made.filter(|value| graph.stored(**value).is_none()) {
         let planned = plan.axes.get(value);
         let planned: Option<Vec<usize>> = match planned {
             Some(axes) => Some(axes.iter().map(Extent::after).collect()),

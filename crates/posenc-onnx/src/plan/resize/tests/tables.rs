@@ -10,8 +10,13 @@ type Make = fn(&mut Sketch) -> String;
 
 #[test]
 fn a_table_in_parts_follows() {
-    let cases: [(&str, Make); 5] = [
+    let cases: [(&str, Make); 6] = [
         ("as it is", table),
+        ("stored in a node", |s| {
+            let table = table(s);
+            s.make_node(&table);
+            table
+        }),
         ("all rows picked", |s| {
             let table = s.weights(&[PATCHES as usize + 1, HIDDEN]);
             let all: Vec<i64> = (0..=PATCHES).collect();
