@@ -21,7 +21,7 @@ use posenc_ir::{Emitter, ValueId};
 use serde_json::json;
 
 pub use fit::{Precision, identify};
-pub use grid::identify_grid;
+pub use grid::{has_waves, identify_grid};
 
 use crate::describe::{Description, number};
 use crate::encoding::{Common, Encoding, GivenTensors, PlanError};

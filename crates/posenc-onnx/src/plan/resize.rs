@@ -8,6 +8,7 @@ mod constants;
 mod counts;
 mod elements;
 mod entries;
+mod formulas;
 mod image;
 mod indices;
 mod leftovers;

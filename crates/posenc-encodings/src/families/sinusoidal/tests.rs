@@ -282,3 +282,49 @@ fn images_are_read_in_either_order() {
         assert!(identify_grid(bad.view(), grid, single()).is_err());
     }
 }
+
+#[test]
+fn sines_of_a_grid_are_told_from_learned_tables() {
+    let code = |normalized, grid| Sinusoidal {
+        image: Some(Image {
+            grid,
+            order: Order::RowsFirst,
+            normalized,
+            centered: false,
+            prefix: 0,
+        }),
+        ..plain(32, Layout::Interleaved, Denominator::Pairs)
+    };
+    let random = |seed: usize| ((seed as f64 * 12.9898).sin() * 43_758.545).fract();
+    for grid in [[4, 4], [4, 6], [7, 7], [5, 3]] {
+        for normalized in [false, true] {
+            let waves = code(normalized, grid).reference_grid().unwrap();
+            let beside = Array2::from_shape_fn(waves.dim(), |(at, c)| waves[[at, c]] + random(c));
+            let joined = Array2::from_shape_fn((waves.nrows(), 16), |(at, c)| {
+                1.5 * waves[[at, c]] + waves[[at, 16 + c]]
+            });
+            for rows in [&waves, &beside, &joined] {
+                assert!(has_waves(rounded(rows.clone()).view(), grid), "{grid:?}");
+            }
+            let mut bad = beside.clone();
+            bad[[2, 5]] += 0.05;
+            assert!(!has_waves(bad.view(), grid), "one number is another");
+        }
+        let [height, width] = grid;
+        let count = height * width;
+        let dense = Array2::from_shape_fn((count, 32), |(at, c)| random(at * 32 + c));
+        // Rows and columns of their own, behind each other or as a sum.
+        let halves = Array2::from_shape_fn((count, 32), |(at, c)| match c < 16 {
+            true => random(100 * (at / width) + c),
+            false => random(5_000 + 100 * (at % width) + c),
+        });
+        let sums = Array2::from_shape_fn((count, 32), |(at, c)| {
+            random(100 * (at / width) + c) + random(5_000 + 100 * (at % width) + c)
+        });
+        for (name, rows) in [("dense", dense), ("halves", halves), ("sums", sums)] {
+            assert!(!has_waves(rows.view(), grid), "{name} {grid:?}");
+        }
+    }
+    let small = code(false, [3, 3]).reference_grid().unwrap();
+    assert!(!has_waves(small.view(), [3, 3]), "too small to tell");
+}

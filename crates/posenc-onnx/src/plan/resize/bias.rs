@@ -1,5 +1,6 @@
 //! Biases by the offset of two patches of the image, where they are added to its scores.
 
+use posenc_encodings::inferred::{self, Inferred};
 use posenc_ir::eval::Value;
 use posenc_ir::{NodeId, Use, ValueId};
 
@@ -50,6 +51,12 @@ impl Walk<'_> {
             return Ok(true);
         }
         if let Some(bias) = self.stored(at, value, tokens) {
+            self.check_is_table(&bias)?;
+            if graph.stored(value).is_some() {
+                let how = "numbers between those of the table";
+                let source = "stored numbers do not show whether a formula gave them";
+                inferred::add(&mut self.inferred, Inferred::new("bias", how, source));
+            }
             let is_own = |at: &Use| self.windowed.contains_key(at);
             let is_changed = |other| self.context.graph().uses(other).iter().any(is_own);
             readers::check(

@@ -47,6 +47,7 @@ impl Walk<'_> {
         let counts = self.counts();
         self.check_scales(&counts)?;
         self.check_numbers_of(&counts)?;
+        self.check_places()?;
         if matches!(self.wanted, Wanted::Image { .. }) {
             self.check_ports(&counts)?;
         }

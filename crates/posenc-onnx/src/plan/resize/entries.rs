@@ -180,6 +180,9 @@ impl Walk<'_> {
             }
         };
         let sides = table.sides(Extent::before);
+        if matches!(table.rows, NewRows::Grid(_)) {
+            self.check_is_learned(table)?;
+        }
         if sides.is_none() || grid.is_some_and(|grid| sides != Some(grid)) {
             let why = "the rows of the position table are not those of the grid of patches";
             return Err(self.refuse(id, why));

@@ -133,6 +133,115 @@ fn a_bias_that_is_not_by_offsets_alone_is_refused() {
     assert_refused(&cases);
 }
 
+/// A bias whose pairs pick rows, `[offset, head]`: those of patches by their offset, and three of the class token.
+fn picked(s: &mut Sketch, rows: &str) -> String {
+    let side = 2 * GRID - 1;
+    let row = |pair: usize| {
+        let tokens = [pair / COUNT, pair % COUNT].map(|token| token.checked_sub(1));
+        let at = match tokens {
+            [Some(query), Some(key)] => {
+                let [q, k] = [query, key].map(|patch| [patch / GRID, patch % GRID]);
+                (k[0] + GRID - 1 - q[0]) * side + k[1] + GRID - 1 - q[1]
+            }
+            [None, None] => side * side,
+            [None, _] => side * side + 1,
+            _ => side * side + 2,
+        };
+        at as i64
+    };
+    let index: Vec<i64> = (0..COUNT * COUNT).map(row).collect();
+    let index = s.ints(&index);
+    let bias = s.gather(rows, &index, 0);
+    let count = COUNT as i64;
+    let bias = s.reshape(&bias, &[1, count, count, HEADS as i64]);
+    s.transpose(&bias, &[0, 3, 1, 2])
+}
+
+/// Rows of a table of offsets and of the class token.
+const ROWS: usize = (2 * GRID - 1).pow(2) + 3;
+
+/// A stored table by a number.
+fn scaled_table(s: &mut Sketch) -> String {
+    let (rows, half) = (s.weights(&[ROWS, HEADS]), s.floats(&[1], [0.5]));
+    s.op("Mul", &[&rows, &half])
+}
+
+/// Two layers on stored places, as of continuous position biases.
+fn network(s: &mut Sketch) -> String {
+    let (places, first) = (s.weights(&[ROWS, 2]), s.weights(&[2, 8]));
+    let hidden = s.op("MatMul", &[&places, &first]);
+    let hidden = s.op("Relu", &[&hidden]);
+    let last = s.weights(&[8, HEADS]);
+    s.op("MatMul", &[&hidden, &last])
+}
+
+fn bounded_table(s: &mut Sketch) -> String {
+    let rows = s.weights(&[ROWS, HEADS]);
+    s.op("Sigmoid", &[&rows])
+}
+
+#[test]
+fn a_bias_that_a_formula_gives_is_not_interpolated() {
+    let biased_by = |rows: Change| {
+        let model = model(rows, same);
+        assert_eq!(window(&model), Some([GRID, GRID]));
+        model
+    };
+    let table = biased_by(|s, x| {
+        biased(s, x, |s| {
+            let rows = scaled_table(s);
+            picked(s, &rows)
+        })
+    });
+    let made = resized(&table, "12x8").unwrap_or_else(|why| panic!("{why}"));
+    assert_eq!(window(&made), Some([6, 4]));
+    let formulas: [Change; 2] = [
+        |s, x| {
+            biased(s, x, |s| {
+                let rows = network(s);
+                picked(s, &rows)
+            })
+        },
+        |s, x| {
+            biased(s, x, |s| {
+                let rows = bounded_table(s);
+                picked(s, &rows)
+            })
+        },
+    ];
+    for formula in formulas {
+        let why = refusal("a formula", &biased_by(formula), "12x8");
+        assert!(why.contains("is computed here by a formula"), "{why}");
+    }
+}
+
+/// A number for each distance of patches; where `is_learned`, for each number of rows and of columns between them.
+fn by_distance(query: usize, key: usize, is_learned: bool) -> f64 {
+    let patches = [query, key].map(|token| token.checked_sub(1));
+    let [Some(q), Some(k)] = patches else {
+        return 0.0;
+    };
+    let side = |of: fn(usize) -> usize| of(q).abs_diff(of(k)) as f64;
+    let (rows, columns) = (side(|p| p / GRID), side(|p| p % GRID));
+    match is_learned {
+        true => (17.0 * rows + 5.0 * columns).sin(),
+        false => -0.25 * rows.hypot(columns),
+    }
+}
+
+#[test]
+fn a_bias_by_distance_is_not_interpolated() {
+    let model = model(same, |s, y| {
+        biased(s, y, |s| stored(s, |_, q, k| by_distance(q, k, false)))
+    });
+    let why = refusal("distances", &model, "12x8");
+    assert!(why.contains("follows from their distance alone"), "{why}");
+    let learned = self::model(same, |s, y| {
+        biased(s, y, |s| stored(s, |_, q, k| by_distance(q, k, true)))
+    });
+    resized(&learned, "12x8").expect("one number for each of rows and columns between them");
+}
+
 #[test]
 fn a_bias_that_is_interpolated_in_another_way_is_noticed() {
     use posenc_encodings::resize::Resizing;

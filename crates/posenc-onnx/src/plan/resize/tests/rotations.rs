@@ -72,8 +72,56 @@ fn waves(s: &mut Sketch, angle: Angle, sides: [usize; 2]) -> [String; 2] {
         .map(|wave| s.floats(&[count, SIZE], (0..count * SIZE).map(|i| wave(number(i)))))
 }
 
+/// The same by the formula of centres, computed of the size of the image; places are divided by the sides that
+/// `sides` gives, of those that are computed.
+fn computed(s: &mut Sketch, sides: fn(&mut Sketch, [String; 2]) -> [String; 2]) -> [String; 2] {
+    let shape = s.op("Shape", &["pixels"]);
+    let patch = s.ints(&[2]);
+    let counts = [2, 3].map(|axis| {
+        let pixels = s.slice(&shape, 0, [axis, axis + 1, 1]);
+        s.op("Div", &[&pixels, &patch])
+    });
+    let pairs = s.ints(&[2]);
+    let dims = s.concat(&[&counts[0], &counts[1], &pairs], 0);
+    let divisors = counts
+        .clone()
+        .map(|count| s.with("Cast", &[&count], &[("to", A::Int(1))]));
+    let divisors = sides(s, divisors);
+    let angles = [0, 1].map(|axis| {
+        let [zero, one] = [0, 1].map(|n| s.int(n));
+        let count = s.op("Squeeze", &[&counts[axis]]);
+        let places = s.op("Range", &[&zero, &count, &one]);
+        let places = s.with("Cast", &[&places], &[("to", A::Int(1))]);
+        let [half, two, unit] = [0.5, 2.0, 1.0].map(|n| s.floats(&[1], [n]));
+        let places = s.op("Add", &[&places, &half]);
+        let places = s.op("Div", &[&places, &divisors[axis]]);
+        let places = s.op("Mul", &[&places, &two]);
+        let places = s.op("Sub", &[&places, &unit]);
+        let axes = s.ints(&[[1, 2], [0, 2]][axis]);
+        let places = s.op("Unsqueeze", &[&places, &axes]);
+        let steps =
+            [0, 1].map(|pair| std::f64::consts::TAU / 100.0_f64.powf(f64::from(pair) / 2.0));
+        let steps = s.floats(&[2], steps);
+        let angles = s.op("Mul", &[&places, &steps]);
+        s.op("Expand", &[&angles, &dims])
+    });
+    let angles = s.concat(&[&angles[0], &angles[1], &angles[0], &angles[1]], 2);
+    let (patches, size) = (
+        s.op("Mul", &[&counts[0], &counts[1]]),
+        s.ints(&[SIZE as i64]),
+    );
+    let flat = s.concat(&[&patches, &size], 0);
+    let angles = s.op("Reshape", &[&angles, &flat]);
+    ["Cos", "Sin"].map(|wave| s.op(wave, &[&angles]))
+}
+
 /// A transformer of patches of 2 × 2 pixels whose patches are rotated, and not its class and register tokens.
 fn rotated(angle: Angle, apart: Apart) -> Model {
+    rotated_by(|s| waves(s, angle, [GRID, GRID]), apart)
+}
+
+/// The same with other cosines and sines.
+fn rotated_by(waves: impl Fn(&mut Sketch) -> [String; 2], apart: Apart) -> Model {
     let mut s = Sketch::default();
     let pixels = s.input("pixels", DType::F32, &["1", "3", "8", "8"]);
     let w = s.weights(&[HIDDEN, 3, 2, 2]);
@@ -82,7 +130,7 @@ fn rotated(angle: Angle, apart: Apart) -> Model {
     let patches = s.transpose(&patches, &[0, 2, 1]);
     let class = s.weights(&[1, PREFIX as usize, HIDDEN]);
     let x = s.concat(&[&class, &patches], 1);
-    let [cos, sin] = waves(&mut s, angle, [GRID, GRID]);
+    let [cos, sin] = waves(&mut s);
     let [q, k] = [(); 2].map(|()| {
         let heads = s.headed(&x);
         let [prefix, own] = apart(&mut s, &heads, &sin);
@@ -231,6 +279,28 @@ fn other_angles_of_rows_and_columns_are_refused() {
     let open = plan(&model, request, &[]);
     let why = open.err().map(|why| why.to_string()).unwrap_or_default();
     assert!(why.contains("stored rotation by rows and columns"), "{why}");
+}
+
+#[test]
+fn places_that_meet_the_number_of_old_patches_are_refused() {
+    let follow = rotated_by(|s| computed(s, |_, sides| sides), split);
+    assert_eq!(axial(&follow).grid, [GRID, GRID]);
+    let made = resized(&follow, "12x8").unwrap_or_else(|why| panic!("{why}"));
+    assert_eq!(axial(&made).grid, [6, 4]);
+    let written = |s: &mut Sketch, [_, width]: [String; 2]| {
+        let height = s.floats(&[1], [GRID as f64]);
+        [height, width]
+    };
+    let model = rotated_by(|s| computed(s, written), split);
+    assert_eq!(axial(&model).grid, [GRID, GRID], "equal at the old size");
+    let why = refusal("a written height", &model, "12x8");
+    assert!(
+        why.contains("this Div reads 4, which may follow from the 4 patches"),
+        "{why}"
+    );
+    // The height stays.
+    let made = resized(&model, "8x12").unwrap_or_else(|why| panic!("{why}"));
+    assert_eq!(axial(&made).grid, [4, 6]);
 }
 
 #[test]
