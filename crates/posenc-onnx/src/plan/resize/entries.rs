@@ -5,7 +5,7 @@ use posenc_encodings::inferred::{self, Inferred};
 use posenc_ir::{NodeId, Use};
 
 use super::broadcast::STEPS;
-use super::rows::sides;
+use super::rows::{mark_kept_side, sides};
 use super::sizes::Wanted;
 use super::table::{NewRows, ResizedTable};
 use super::walk::Walk;
@@ -77,11 +77,17 @@ impl Walk<'_> {
                     }
                 }
             };
+            let mut own = axes.clone();
+            if let NewRows::Grid(_) | NewRows::Code(_) = rows
+                && let Some(grid) = self.grid_of(finding)
+            {
+                mark_kept_side(&mut own, grid);
+            }
             let table = ResizedTable {
                 finding,
                 value,
                 entry,
-                axes,
+                axes: own,
                 rows,
                 is_computed: self.axes.contains_key(&value),
                 is_fixed: self.context.found.classes.of_value(value).is_constant(),
@@ -95,7 +101,7 @@ impl Walk<'_> {
                         self.infer_coordinates(code);
                     }
                 }
-                self.resized.insert(entry, table.axes.clone());
+                self.resized.insert(entry, axes);
             }
             self.tables.push(table);
         }
@@ -131,13 +137,25 @@ impl Walk<'_> {
         let Encoding::Sinusoidal(code) = &self.context.found.findings[finding].encoding else {
             return None;
         };
-        let (image, grid) = (code.image?, sides(axes, Extent::after)?);
+        let image = code.image?;
+        let mut axes = axes.to_vec();
+        mark_kept_side(&mut axes, image.grid);
+        let grid = sides(&axes, Extent::after)?;
         let [old, new] = [image.grid, grid].map(|[rows, columns]| rows * columns);
         Some(Box::new(Sinusoidal {
             image: Some(Image { grid, ..image }),
             max_positions: code.max_positions.map(|rows| rows + new - old),
             ..code.clone()
         }))
+    }
+
+    /// The grid of patches for which a finding has rows.
+    fn grid_of(&self, finding: usize) -> Option<[usize; 2]> {
+        match &self.context.found.findings[finding].encoding {
+            Encoding::Learned(learned) => learned.grid,
+            Encoding::Sinusoidal(code) => code.image.map(|image| image.grid),
+            _ => None,
+        }
     }
 
     /// Says what a table of one size does not show of the code on another grid.
@@ -167,18 +185,17 @@ impl Walk<'_> {
             }
             return Ok(());
         }
-        let grid = match (
-            &self.context.found.findings[table.finding].encoding,
-            &table.rows,
-        ) {
-            (Encoding::Learned(e), _) => e.grid,
-            (Encoding::Sinusoidal(e), NewRows::Code(_)) => e.image.map(|image| image.grid),
-            _ => {
-                let why =
-                    "what the rows of the position table are for another image size is not known";
-                return Err(self.refuse(id, why));
-            }
+        let encoding = &self.context.found.findings[table.finding].encoding;
+        let is_known = match encoding {
+            Encoding::Learned(_) => true,
+            Encoding::Sinusoidal(_) => matches!(table.rows, NewRows::Code(_)),
+            _ => false,
         };
+        if !is_known {
+            let why = "what the rows of the position table are for another image size is not known";
+            return Err(self.refuse(id, why));
+        }
+        let grid = self.grid_of(table.finding);
         let sides = table.sides(Extent::before);
         if matches!(table.rows, NewRows::Grid(_)) {
             self.check_is_learned(table)?;

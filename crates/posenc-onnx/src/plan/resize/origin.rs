@@ -4,6 +4,7 @@
 use posenc_ir::{NodeId, Use, ValueId};
 use rustc_hash::FxHashSet;
 
+use super::rows::is_of_grid;
 use super::table::ResizedTable;
 use super::walk::Walk;
 use crate::error::RewriteError;
@@ -109,7 +110,7 @@ impl Walk<'_> {
 
 /// The features of each row; `None` where there are as many of them as rows.
 fn features(table: &ResizedTable) -> Option<usize> {
-    let (rows, others): (Vec<_>, Vec<_>) = table.axes.iter().partition(|axis| axis.changes());
+    let (rows, others): (Vec<_>, Vec<_>) = table.axes.iter().partition(|axis| is_of_grid(axis));
     let features: usize = others.into_iter().map(Extent::before).product();
     let rows = rows.into_iter();
     let is_row = |axis: &Extent| axis.before() == features;

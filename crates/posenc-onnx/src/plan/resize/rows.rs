@@ -4,9 +4,37 @@ use ndarray::{Array2, ArrayD};
 
 use crate::graph::extent::Extent;
 
+/// Whether an axis is one of patches: it changes, or is the other side of a grid of which one side changes.
+pub(crate) fn is_of_grid(axis: &Extent) -> bool {
+    axis.changes() || matches!(axis, Extent::Product(sides) if sides.len() == 1)
+}
+
+/// Marks the side of a grid that stays, where the other one changes and is an axis of its own; nothing where the axes
+/// do not show which one it is.
+pub(crate) fn mark_kept_side(axes: &mut [Extent], grid: [usize; 2]) {
+    let changed: Vec<usize> = (0..axes.len())
+        .filter(|axis| axes[*axis].changes())
+        .collect();
+    let [changed] = changed[..] else { return };
+    if !matches!(axes[changed], Extent::One { .. }) {
+        return;
+    }
+    let is_grid = |first: usize| {
+        let sides = axes.get(first..first + 2);
+        sides.is_some_and(|sides| [0, 1].map(|side| sides[side].before()) == grid)
+    };
+    let before = changed.checked_sub(1).filter(|first| is_grid(*first));
+    let kept = match (before, is_grid(changed)) {
+        (Some(before), false) => before,
+        (None, true) => changed + 1,
+        _ => return,
+    };
+    axes[kept] = Extent::Product(vec![axes[kept].clone()]);
+}
+
 /// The sides of the grid that changes; `None` where what changes is no grid of two sides.
 pub(crate) fn sides(axes: &[Extent], of: impl Fn(&Extent) -> usize) -> Option<[usize; 2]> {
-    let mut changed = axes.iter().filter(|axis| axis.changes());
+    let mut changed = axes.iter().filter(|axis| is_of_grid(axis));
     let first = changed.next()?;
     match (changed.next(), changed.next()) {
         (Some(second), None) => Some([of(first), of(second)]),
@@ -27,7 +55,7 @@ pub(crate) fn by_row(
     axes: &[Extent],
     length: fn(&Extent) -> usize,
 ) -> (Array2<f64>, usize) {
-    let grid: Vec<&Extent> = axes.iter().filter(|axis| axis.changes()).collect();
+    let grid: Vec<&Extent> = axes.iter().filter(|axis| is_of_grid(axis)).collect();
     let rows: usize = grid.iter().map(|axis| length(axis)).product();
     let lead = match grid[..] {
         [one] => one
@@ -61,7 +89,7 @@ pub(crate) fn of_rows(rows: Array2<f64>, axes: &[Extent]) -> ArrayD<f64> {
 
 /// The axes of the grid, then all others.
 fn order(axes: &[Extent]) -> Vec<usize> {
-    let is_grid = |axis: &usize| axes[*axis].changes();
+    let is_grid = |axis: &usize| is_of_grid(&axes[*axis]);
     let all = 0..axes.len();
     let grid = all.clone().filter(is_grid);
     grid.chain(all.filter(|axis| !is_grid(axis))).collect()
@@ -73,6 +101,25 @@ mod tests {
 
     use super::*;
 
+    fn with_kept_side(mut axes: Vec<Extent>, grid: [usize; 2]) -> Vec<Extent> {
+        mark_kept_side(&mut axes, grid);
+        axes
+    }
+
+    #[test]
+    fn a_side_that_may_be_on_either_axis_is_not_marked() {
+        let one = Extent::One { old: 4, new: 6 };
+        let same = Extent::same(4);
+        let all = [
+            vec![same.clone(), one.clone(), same.clone()],
+            vec![Extent::same(5), one.clone(), Extent::same(5)],
+            vec![one.clone(), one, same],
+        ];
+        for axes in all {
+            assert_eq!(with_kept_side(axes.clone(), [4, 4]), axes);
+        }
+    }
+
     #[test]
     fn patches_on_any_axes_are_rows_and_again_what_they_were() {
         let one = |old, new| Extent::One { old, new };
@@ -81,6 +128,16 @@ mod tests {
         let cases = [
             (vec![Extent::same(5), tokens, Extent::same(2)], [2, 2], 1),
             (vec![one(2, 3), Extent::same(5), one(3, 1)], [2, 3], 0),
+            (
+                with_kept_side(vec![Extent::same(5), one(2, 4), Extent::same(3)], [2, 3]),
+                [2, 3],
+                0,
+            ),
+            (
+                with_kept_side(vec![Extent::same(2), one(3, 4), Extent::same(5)], [2, 3]),
+                [2, 3],
+                0,
+            ),
         ];
         for (axes, grid, lead) in cases {
             assert_eq!(sides(&axes, Extent::before), Some(grid));

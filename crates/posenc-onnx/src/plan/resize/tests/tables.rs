@@ -242,3 +242,26 @@ fn a_table_that_was_interpolated_in_another_way_is_refused() {
         }
     }
 }
+
+#[test]
+fn a_table_on_maps_follows_where_one_side_stays() {
+    let mut s = Sketch::default();
+    let pixels = s.input("pixels", DType::F32, &["1", "3", "8", "8"]);
+    let w = s.weights(&[HIDDEN, 3, 2, 2]);
+    let map = s.with("Conv", &[&pixels, &w], &[("strides", A::Ints(&[2, 2]))]);
+    let table = s.weights(&[1, HIDDEN, GRID, GRID]);
+    let map = s.op("Add", &[&map, &table]);
+    let x = s.reshape(&map, &[1, HIDDEN as i64, PATCHES]);
+    let x = s.transpose(&x, &[0, 2, 1]);
+    let y = s.attends(&x, &x);
+    let model = s.model(18, &[&y]);
+    for (size, [height, width]) in [("12x12", [6, 6]), ("12x8", [6, 4]), ("8x12", [4, 6])] {
+        let made = resized(&model, size).unwrap_or_else(|why| panic!("{size}: {why}"));
+        assert_eq!(dims_of(&made), [1, height * width, HIDDEN], "{size}");
+        let graph = made.graph();
+        let read = graph.nodes().filter_map(|(_, node)| node.input(1));
+        let mut stored = read.filter_map(|value| graph.constant(value));
+        let dims = [1, HIDDEN, height, width];
+        assert!(stored.any(|table| table.dims() == dims), "{size}");
+    }
+}
