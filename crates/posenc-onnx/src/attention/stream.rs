@@ -94,6 +94,8 @@ pub(crate) struct MixedTokens {
 pub(crate) struct Stream {
     pub(crate) additions: Vec<Addition>,
     pub(crate) lookups: Vec<Lookup>,
+    /// Where values without content are added that have one row for all tokens.
+    pub(crate) alike: Vec<Use>,
     /// There are more than are examined.
     pub(crate) more: bool,
 }
@@ -299,6 +301,9 @@ impl<'a> Walk<'a> {
                 continue;
             };
             let varies = embeds(node) || self.varies(id, slot, free, *tokens);
+            if !varies && join == Join::Summed {
+                self.stream.alike.push(Use::new(id, slot));
+            }
             if !varies || !self.has_budget() {
                 continue;
             }

@@ -1,5 +1,6 @@
 //! What is added to the residual stream: learned tables and sinusoids.
 
+mod alike;
 mod beside;
 mod coordinates;
 mod grid;
@@ -48,6 +49,9 @@ pub(crate) fn find(runs: &mut Runs<'_>, results: &mut Results) {
             }
         }
     }
+    let tables: Vec<ValueId> = known.iter().filter_map(|(key, _)| key.table).collect();
+    let alike = alike::find(model, found, &stream, &tables);
+    results.not_evaluated.extend(alike);
     results.findings.extend(known.into_iter().map(|(_, f)| f));
     results
         .findings

@@ -1,13 +1,15 @@
 //! What must be true after each patch, by detection in the patched graph.
 
 use ndarray::{Array3, indices};
-use posenc_ir::NodeId;
+use posenc_ir::{NodeId, Use, ValueId};
+use rustc_hash::FxHashSet;
 
 use crate::attention::Site;
 use crate::attention::plane::Plane;
 use crate::detect::Found;
 use crate::detect::context::Context;
 use crate::error::RewriteError;
+use crate::graph::region::shape_only;
 use crate::plan::swap::SwapPlan;
 use posenc_encodings::kind::Kind;
 
@@ -40,6 +42,54 @@ pub(crate) fn check_removed(
                 Some(node) => present(node, finding.encoding.kind()),
                 None => Ok(()),
             };
+        }
+    }
+    check_tables(context, before, plan)
+}
+
+/// Refuses content that would go on meeting numbers of a table whose encoding is removed, and end with its rows.
+fn check_tables(
+    context: &Context<'_>,
+    before: &Found,
+    plan: &SwapPlan,
+) -> Result<(), RewriteError> {
+    let graph = context.graph();
+    let removed = before.findings.iter().filter(|f| plan.removes(context, f));
+    let is_kept = |table: &ValueId| {
+        context
+            .found
+            .findings
+            .iter()
+            .any(|f| f.table == Some(*table))
+    };
+    // Rows that tokens pick too are those of words.
+    let by_content = |at: &Use| {
+        let node = graph.node(at.node);
+        node.is("Gather") && node.input(1).is_some_and(|index| context.is_content(index))
+    };
+    let is_of_words = |table: &ValueId| graph.uses(*table).iter().any(by_content);
+    let tables = removed.filter_map(|finding| finding.table);
+    for table in tables.filter(|table| !is_kept(table) && !is_of_words(table)) {
+        let mut stack = vec![table];
+        let mut seen = FxHashSet::default();
+        while let Some(value) = stack.pop() {
+            for at in graph.uses(value) {
+                if shape_only(graph, at.node) || !seen.insert(at.node) {
+                    continue;
+                }
+                let outputs = graph.node(at.node).outputs().iter().flatten().copied();
+                let outputs: Vec<ValueId> = outputs.collect();
+                // Other branches do not run, and are changed on their own.
+                let acts = |v: &ValueId| context.is_content(*v) && context.dims(*v).is_some();
+                if outputs.iter().any(acts) {
+                    let why = format!(
+                        "numbers of {}, the position table, act here too, and would stay",
+                        graph.name(table)
+                    );
+                    return Err(context.refuse(at.node, why));
+                }
+                stack.extend(outputs);
+            }
         }
     }
     Ok(())

@@ -261,6 +261,18 @@ fn other_readers_of_positions_keep_them() {
 }
 
 #[test]
+fn content_that_meets_rows_of_a_removed_table_is_named() {
+    let mut whole = model(|s, x| {
+        let p = rows(s);
+        let sum = s.op("Add", &[&x, &p]);
+        let first = s.slice(&p, 0, [0, 1, 1]);
+        vec![sum, s.op("Add", &[&x, &first])]
+    });
+    let why = rewrite(&mut whole, &none()).unwrap_err().to_string();
+    assert!(why.contains("the position table, act here too"), "{why}");
+}
+
+#[test]
 fn an_embedding_operator_is_decomposed() {
     for (opset, mask) in [(17, true), (11, true), (17, false)] {
         let mut s = Sketch::default();

@@ -36,8 +36,8 @@ impl Walk<'_> {
             return Ok(());
         }
         let why = "the table of patches has sines of rows and columns in a form that is not supported yet, as with \
-                   other numbers added; interpolated, they would not be those of another image size; export the \
-                   model with images of that size";
+                   other numbers added; interpolation gives other numbers; export the model with images of \
+                   the new size";
         Err(self.refuse(table.entry.node, why))
     }
 
@@ -61,9 +61,8 @@ impl Walk<'_> {
             Some(node) => Err(self.refuse(
                 at,
                 format!(
-                    "the bias of patches is computed here by a formula (with {}), of which images of another size \
-                     need the numbers for other offsets, and not interpolated ones; export the model with images of \
-                     that size",
+                    "the bias of patches is computed here by a formula (with {}), which gives other offsets other numbers \
+                     than interpolation does; export the model with images of the new size",
                     node.op()
                 ),
             )),

@@ -81,3 +81,89 @@ fn joined_parts(s: &mut Sketch, x: &str, has_types: bool) -> String {
     let all = s.concat(&[&parts[0], &parts[1]], 0);
     s.op("Add", &[x, &all])
 }
+
+/// Rows of a table by position less a row that all tokens get, which `rest` makes of the table, the rows and the
+/// positions.
+fn less(s: &mut Sketch, x: &str, rest: Rest) -> String {
+    let (at, table) = (s.range(), s.weights(&[32, HIDDEN]));
+    let rows = s.gather(&table, &at, 0);
+    let x = s.op("Add", &[x, &rows]);
+    let rest = rest(s, [&table, &rows, &at]);
+    s.op("Sub", &[&x, &rest])
+}
+
+type Rest = fn(&mut Sketch, [&str; 3]) -> String;
+
+/// The last position.
+fn last(s: &mut Sketch, at: &str) -> String {
+    let (end, stop) = (s.ints(&[-1]), s.ints(&[i64::MAX]));
+    s.op("Slice", &[at, &end, &stop])
+}
+
+#[test]
+fn rows_that_all_tokens_get_and_that_follow_their_number_are_named() {
+    let cases: [(&str, Embed, usize); 6] = [
+        (
+            "the mean of the rows",
+            |s, x| {
+                less(s, &x, |s, [_, rows, _]| {
+                    let axes = s.ints(&[0]);
+                    s.op("ReduceMean", &[rows, &axes])
+                })
+            },
+            1,
+        ),
+        (
+            "the last row",
+            |s, x| {
+                less(s, &x, |s, [table, _, at]| {
+                    let last = last(s, at);
+                    s.gather(table, &last, 0)
+                })
+            },
+            1,
+        ),
+        (
+            "the first row",
+            |s, x| {
+                less(s, &x, |s, [table, _, at]| {
+                    let first = s.slice(at, 0, [0, 1, 1]);
+                    s.gather(table, &first, 0)
+                })
+            },
+            1,
+        ),
+        (
+            "a row of another table by the length",
+            |s, x| {
+                less(s, &x, |s, [_, _, at]| {
+                    let (last, other) = (last(s, at), s.weights(&[32, HIDDEN]));
+                    s.gather(&other, &last, 0)
+                })
+            },
+            1,
+        ),
+        (
+            "a row of another table, as of types",
+            |s, x| {
+                less(s, &x, |s, [_, _, at]| {
+                    let (zero, other) = (s.op("Sub", &[at, at]), s.weights(&[2, HIDDEN]));
+                    s.gather(&other, &zero, 0)
+                })
+            },
+            0,
+        ),
+        (
+            "one row",
+            |s, x| less(s, &x, |s, _| s.weights(&[1, HIDDEN])),
+            0,
+        ),
+    ];
+    for (name, embed, count) in cases {
+        let (_, found) = looked_at(embed);
+        assert_eq!(found.findings.len(), 1, "{name}");
+        let named = found.not_evaluated.iter();
+        let named = named.filter(|why| why.contains("added to all tokens"));
+        assert_eq!(named.count(), count, "{name}: {:?}", found.not_evaluated);
+    }
+}
