@@ -197,13 +197,12 @@ pub(super) fn kept_by_stretch(before: &Found, plan: &stretch::Plan) -> Option<St
 fn scalable<'a>(findings: impl Iterator<Item = &'a Finding>) -> Option<String> {
     let mut kinds: Vec<Kind> = vec![];
     for finding in findings {
-        let is_scalable = match finding.encoding {
-            finding::Encoding::Conv(_) | finding::Encoding::Axial(_) => false,
-            finding::Encoding::Unknown => false,
-            _ => true,
-        };
+        let has_no_scaling = matches!(
+            finding.encoding,
+            finding::Encoding::Conv(_) | finding::Encoding::Axial(_) | finding::Encoding::Unknown
+        );
         let kind = finding.encoding.kind();
-        if is_scalable && !kinds.contains(&kind) {
+        if !has_no_scaling && !kinds.contains(&kind) {
             kinds.push(kind);
         }
     }
