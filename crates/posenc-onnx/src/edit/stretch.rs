@@ -265,10 +265,8 @@ impl Place<'_> {
             let block = block.map_err(|_| refuse("has other numbers than rows"))?;
             let (reserved, usable) = block.split_at(Axis(0), self.table.reserved);
             let step = codes.as_ref().map_or(0.0, Codes::step);
-            let epsilon = epsilon(usable, old.dtype());
-            let scale = self.scale(usable, epsilon.max(step));
-            let most = epsilon.max(WAVE);
-            self.check_rows(usable, scale, (most, step / 2.0))
+            let scale = self
+                .check_rows(usable, (old.dtype(), step))
                 .map_err(|why| refuse(&why))?;
             all.extend(reserved);
             all.extend(self.rows(usable, scale));
@@ -281,32 +279,14 @@ impl Place<'_> {
         Ok(Tensor::from_f64(old.dtype(), &dims, &all))
     }
 
-    /// The stored sines and cosines as a multiple of those that are added, as a model may scale a table that it has
-    /// read; 1 for every other table. Rounding makes up to `rounded` of it.
-    fn scale(&self, old: ArrayView2<'_, f64>, rounded: f64) -> f64 {
-        let Some(code) = self.old_code() else {
-            return 1.0;
-        };
-        let at: Vec<f64> = (0..old.nrows()).map(|p| p as f64).collect();
-        let added = code.reference(&at);
-        let products: f64 = added.iter().zip(&old).map(|(a, b)| a * b).sum();
-        let squares: f64 = added.iter().map(|a| a * a).sum();
-        let scale = products / squares;
-        let is_exact = |exact: &f64| (scale - exact).abs() <= rounded.max(SCALE) * exact.abs();
-        [1.0, 1.0 / code.amplitude]
-            .into_iter()
-            .find(is_exact)
-            .unwrap_or(scale)
-    }
-
-    /// Checks that rows which get lost are those of positions, times a scale. They depart from it by `relative` of
-    /// the largest number and by `absolute`.
+    /// Checks that rows which get lost are those of positions. Gives the stored sines and cosines as a multiple of those
+    /// that are added, as a model may scale a table that it has read; 1 for every other table. Of numbers that are not
+    /// of a float type, `step` is the distance between two.
     fn check_rows(
         &self,
         old: ArrayView2<'_, f64>,
-        scale: f64,
-        (relative, absolute): (f64, f64),
-    ) -> Result<(), String> {
+        (dtype, step): (DType, f64),
+    ) -> Result<f64, String> {
         let Some(code) = self.old_code() else {
             let is_zero = old
                 .rows()
@@ -320,19 +300,22 @@ impl Place<'_> {
                          is not known"
                     ))
                 }
-                _ => Ok(()),
+                _ => Ok(1.0),
             };
         };
-        let is_replaced = matches!(self.table.rows, Rows::Waves { kept: 0, .. });
         let at: Vec<f64> = (0..old.nrows()).map(|p| p as f64).collect();
-        let most = relative * (scale * code.amplitude).abs() + absolute;
-        let mut pairs = code.reference(&at).into_iter().zip(&old);
-        match pairs.position(|(want, got)| (scale * want - got).abs() > most) {
+        let added = code.reference(&at);
+        let epsilon = epsilon(old, dtype);
+        let scale = scale(&added, old, epsilon.max(step).max(SCALE), code.amplitude);
+        let is_replaced = matches!(self.table.rows, Rows::Waves { kept: 0, .. });
+        let most = epsilon.max(WAVE) * (scale * code.amplitude).abs() + step / 2.0;
+        let mut pairs = added.iter().zip(&old);
+        match pairs.position(|(added, stored)| (scale * added - stored).abs() > most) {
             Some(place) if is_replaced => Err(format!(
                 "has other numbers than sines and cosines in row {}, which would get lost",
                 self.table.reserved + place / code.dim
             )),
-            _ => Ok(()),
+            _ => Ok(scale),
         }
     }
 
@@ -362,6 +345,17 @@ impl Place<'_> {
             }
         }
     }
+}
+
+/// The multiple of added rows that stored ones are, in the sense of least squares: 1, or that of an amplitude of 1,
+/// where the difference is no more than `rounded` of it.
+fn scale(added: &Array2<f64>, stored: ArrayView2<'_, f64>, rounded: f64, amplitude: f64) -> f64 {
+    let products: f64 = added.iter().zip(&stored).map(|(a, b)| a * b).sum();
+    let squares: f64 = added.iter().map(|a| a * a).sum();
+    let scale = products / squares;
+    let is_exact = |exact: &f64| (scale - exact).abs() <= rounded * exact.abs();
+    let mut exact = [1.0, 1.0 / amplitude].into_iter();
+    exact.find(is_exact).unwrap_or(scale)
 }
 
 /// How exactly a table has its numbers: it may have been stored in a shorter type before.

@@ -26,6 +26,16 @@ impl Extent {
         }
     }
 
+    /// The same as a side of a grid of which only the other side changes.
+    pub(crate) fn as_kept_side(&self) -> Self {
+        Self::Product(vec![self.clone()])
+    }
+
+    /// Whether it is a side of a grid: it changes, or the other side does.
+    pub(crate) fn is_of_grid(&self) -> bool {
+        self.changes() || matches!(self, Self::Product(sides) if sides.len() == 1)
+    }
+
     /// The length before.
     pub(crate) fn before(&self) -> usize {
         match self {

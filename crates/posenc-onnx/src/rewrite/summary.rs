@@ -189,7 +189,7 @@ pub(super) fn kept_by_stretch(before: &Found, plan: &stretch::Plan) -> Option<St
     let others = others.filter(|(at, _)| !changed.contains(at));
     let names = scalable(others.map(|(_, finding)| finding))?;
     Some(format!(
-        "{names} stays as it is: this scaling changes tables alone"
+        "{names} stays as it is: this scaling changes other encodings"
     ))
 }
 

@@ -1,9 +1,9 @@
 //! Rows that are added to all tokens alike, and that follow from how many tokens there are or are read from a table of
 //! positions.
 
-use ndarray::ArrayD;
 use posenc_ir::eval::Value;
 use posenc_ir::{Model, Use, ValueId};
+use rustc_hash::FxHashSet;
 
 use crate::attention::stream::{Join, Stream};
 use crate::detect::found::Found;
@@ -24,14 +24,24 @@ pub(super) fn find(
     let varied = stream.additions.iter();
     let varied = varied.filter(|addition| addition.join == Join::Summed);
     let entries = varied.map(|addition| &addition.entry).chain(&stream.alike);
+    // A value that several layers add is looked at once.
+    let mut seen = FxHashSet::default();
     entries
-        .filter_map(|entry| why(model, found, *entry, tables))
+        .filter_map(|entry| {
+            let value = model.graph().node(entry.node).input(entry.slot())?;
+            seen.insert(value)
+                .then(|| why(model, found, (*entry, value), tables))?
+        })
         .collect()
 }
 
-fn why(model: &Model, found: &Found, entry: Use, tables: &[ValueId]) -> Option<String> {
+fn why(
+    model: &Model,
+    found: &Found,
+    (entry, value): (Use, ValueId),
+    tables: &[ValueId],
+) -> Option<String> {
     let graph = model.graph();
-    let value = graph.node(entry.node).input(entry.slot())?;
     let class = found.classes.of_value(value);
     if class.is_constant() || class.has(Class::CONTENT) {
         return None;
@@ -66,7 +76,7 @@ fn why(model: &Model, found: &Found, entry: Use, tables: &[ValueId]) -> Option<S
 
 /// The features of a value that are the same for all tokens; `None` where they are not, or are not at hand.
 fn row(value: &Value) -> Option<Vec<f64>> {
-    let numbers: ArrayD<f64> = value.to_f64()?;
+    let numbers = value.to_f64()?;
     let width = numbers.shape().last().copied().unwrap_or(1);
     let all: Vec<f64> = numbers.iter().copied().collect();
     let mut rows = all.chunks(width.max(1));

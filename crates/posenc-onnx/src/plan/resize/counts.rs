@@ -16,7 +16,7 @@ use crate::graph::ports::Role;
 const LEAST: usize = 4;
 
 /// Constants of so many numbers may be sizes.
-const FEW: usize = 8;
+pub(super) const FEW: usize = 8;
 
 /// Nodes between the product and the softmax are few.
 const STEPS: usize = 16;
@@ -343,7 +343,7 @@ fn is_about(a: f64, b: f64) -> bool {
     (a - b).abs() <= 2e-3 * b.abs()
 }
 
-fn is_near(a: f64, b: f64) -> bool {
+pub(super) fn is_near(a: f64, b: f64) -> bool {
     (a - b).abs() <= NEAR * b.abs()
 }
 

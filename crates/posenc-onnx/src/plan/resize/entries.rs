@@ -52,6 +52,10 @@ impl Walk<'_> {
             if !axes.iter().any(Extent::changes) {
                 continue;
             }
+            let mut own = axes.clone();
+            if let (Wanted::Image { .. }, Some(grid)) = (&self.wanted, self.grid_of(finding)) {
+                mark_kept_side(&mut own, grid);
+            }
             let rows = match &self.wanted {
                 Wanted::OpenLength { .. } => {
                     let computed = self.axes(value).is_some_and(|own| own == axes);
@@ -62,7 +66,7 @@ impl Walk<'_> {
                     let why = "how the rows of the position table follow the sequence is not known";
                     return Err(self.refuse(id, why));
                 }
-                Wanted::Image { by, .. } => match self.code_on(finding, &axes) {
+                Wanted::Image { by, .. } => match self.code_on(finding, &own) {
                     Some(_) if by.are_given => return Err(self.refuse(id, GIVEN)),
                     Some(code) => NewRows::Code(code),
                     None => NewRows::Grid(by.rows),
@@ -77,12 +81,6 @@ impl Walk<'_> {
                     }
                 }
             };
-            let mut own = axes.clone();
-            if let NewRows::Grid(_) | NewRows::Code(_) = rows
-                && let Some(grid) = self.grid_of(finding)
-            {
-                mark_kept_side(&mut own, grid);
-            }
             let table = ResizedTable {
                 finding,
                 value,
@@ -137,10 +135,7 @@ impl Walk<'_> {
         let Encoding::Sinusoidal(code) = &self.context.found.findings[finding].encoding else {
             return None;
         };
-        let image = code.image?;
-        let mut axes = axes.to_vec();
-        mark_kept_side(&mut axes, image.grid);
-        let grid = sides(&axes, Extent::after)?;
+        let (image, grid) = (code.image?, sides(axes, Extent::after)?);
         let [old, new] = [image.grid, grid].map(|[rows, columns]| rows * columns);
         Some(Box::new(Sinusoidal {
             image: Some(Image { grid, ..image }),

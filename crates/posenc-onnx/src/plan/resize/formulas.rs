@@ -1,24 +1,19 @@
-//! What a graph computes of the places of patches by a formula that another image would change: a bias that is no
-//! stored table, and places that meet how many there were.
+//! Numbers that a formula gives of the places of patches, which interpolation would change or which count the old
+//! patches: tables with sines, biases that are no stored table, and places that meet how many there were.
 
 use ndarray::{ArrayD, Axis, s};
 use posenc_encodings::families::sinusoidal::has_waves;
 use posenc_ir::{Node, ValueId};
 
+use super::counts::{FEW, is_near};
 use super::offsets::ResizedBias;
 use super::rows::by_row;
 use super::table::ResizedTable;
 use super::walk::Walk;
-use crate::error::{Refusal, RewriteError};
+use crate::error::RewriteError;
 use crate::graph::extent::Extent;
 use crate::graph::operators::{is_copy, is_layout};
 use crate::graph::region::above;
-
-/// Constants of so many numbers may be sizes.
-const FEW: usize = 8;
-
-/// Roundings of f32 between a number and a count.
-const NEAR: f64 = 1e-6;
 
 /// Sides of fewer patches are numbers of any formula.
 const FEWEST: usize = 3;
@@ -48,7 +43,7 @@ impl Walk<'_> {
         let numbers = self.context.found.trace.get(bias.value).to_f64();
         let table = numbers.and_then(|numbers| bias.offsets(&numbers));
         if table.is_some_and(|table| is_by_distance(&table)) {
-            let why = "the bias of patches follows from their distance alone, and interpolated it would be that of \
+            let why = "the bias of patches follows from their distance alone, and interpolation would give that of \
                        other distances; export the model with images of the new size";
             return Err(self.refuse(at, why));
         }
@@ -138,7 +133,7 @@ impl Walk<'_> {
                          the new size",
                         node.op()
                     );
-                    return Err(Refusal::unsupported(why).at(graph.place(id)).into());
+                    return Err(self.refuse(id, why));
                 }
             }
         }
@@ -154,11 +149,11 @@ impl Walk<'_> {
             return None;
         }
         let parts = axes.iter().flat_map(Extent::parts);
-        let factors = parts
+        let changed = parts
             .flat_map(Extent::factors)
             .filter(|axis| axis.changes());
-        let sides: Vec<usize> = factors.map(Extent::before).collect();
-        let sides: Vec<usize> = sides.into_iter().filter(|n| *n >= FEWEST).collect();
+        let sides = changed.map(Extent::before).filter(|n| *n >= FEWEST);
+        let sides: Vec<usize> = sides.collect();
         (!sides.is_empty()).then_some(sides)
     }
 }
@@ -169,7 +164,7 @@ fn is_of_side(number: f64, side: usize, is_scale: bool) -> bool {
     let counts = [side, side - 1.0].into_iter().flat_map(|n| [n, n / 2.0]);
     let counts = counts.filter(|n| ![0.5, 1.0, 2.0].contains(n));
     let mut all = counts.flat_map(|n| if is_scale { vec![n, 1.0 / n] } else { vec![n] });
-    all.any(|n| (number.abs() - n).abs() <= NEAR * n)
+    all.any(|n| is_near(number.abs(), n))
 }
 
 /// Whether numbers `[.., row, column]` of offsets are the same in all directions, and not the same everywhere: those of

@@ -4,7 +4,6 @@
 use posenc_ir::{NodeId, Use, ValueId};
 use rustc_hash::FxHashSet;
 
-use super::rows::is_of_grid;
 use super::table::ResizedTable;
 use super::walk::Walk;
 use crate::error::RewriteError;
@@ -110,7 +109,7 @@ impl Walk<'_> {
 
 /// The features of each row; `None` where there are as many of them as rows.
 fn features(table: &ResizedTable) -> Option<usize> {
-    let (rows, others): (Vec<_>, Vec<_>) = table.axes.iter().partition(|axis| is_of_grid(axis));
+    let (rows, others): (Vec<_>, Vec<_>) = table.axes.iter().partition(|axis| axis.is_of_grid());
     let features: usize = others.into_iter().map(Extent::before).product();
     let rows = rows.into_iter();
     let is_row = |axis: &Extent| axis.before() == features;

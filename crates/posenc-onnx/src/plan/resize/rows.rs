@@ -4,11 +4,6 @@ use ndarray::{Array2, ArrayD};
 
 use crate::graph::extent::Extent;
 
-/// Whether an axis is one of patches: it changes, or is the other side of a grid of which one side changes.
-pub(crate) fn is_of_grid(axis: &Extent) -> bool {
-    axis.changes() || matches!(axis, Extent::Product(sides) if sides.len() == 1)
-}
-
 /// Marks the side of a grid that stays, where the other one changes and is an axis of its own; nothing where the axes
 /// do not show which one it is.
 pub(crate) fn mark_kept_side(axes: &mut [Extent], grid: [usize; 2]) {
@@ -29,12 +24,12 @@ pub(crate) fn mark_kept_side(axes: &mut [Extent], grid: [usize; 2]) {
         (None, true) => changed + 1,
         _ => return,
     };
-    axes[kept] = Extent::Product(vec![axes[kept].clone()]);
+    axes[kept] = axes[kept].as_kept_side();
 }
 
 /// The sides of the grid that changes; `None` where what changes is no grid of two sides.
 pub(crate) fn sides(axes: &[Extent], of: impl Fn(&Extent) -> usize) -> Option<[usize; 2]> {
-    let mut changed = axes.iter().filter(|axis| is_of_grid(axis));
+    let mut changed = axes.iter().filter(|axis| axis.is_of_grid());
     let first = changed.next()?;
     match (changed.next(), changed.next()) {
         (Some(second), None) => Some([of(first), of(second)]),
@@ -55,7 +50,7 @@ pub(crate) fn by_row(
     axes: &[Extent],
     length: fn(&Extent) -> usize,
 ) -> (Array2<f64>, usize) {
-    let grid: Vec<&Extent> = axes.iter().filter(|axis| is_of_grid(axis)).collect();
+    let grid: Vec<&Extent> = axes.iter().filter(|axis| axis.is_of_grid()).collect();
     let rows: usize = grid.iter().map(|axis| length(axis)).product();
     let lead = match grid[..] {
         [one] => one
@@ -89,7 +84,7 @@ pub(crate) fn of_rows(rows: Array2<f64>, axes: &[Extent]) -> ArrayD<f64> {
 
 /// The axes of the grid, then all others.
 fn order(axes: &[Extent]) -> Vec<usize> {
-    let is_grid = |axis: &usize| is_of_grid(&axes[*axis]);
+    let is_grid = |axis: &usize| axes[*axis].is_of_grid();
     let all = 0..axes.len();
     let grid = all.clone().filter(is_grid);
     grid.chain(all.filter(|axis| !is_grid(axis))).collect()

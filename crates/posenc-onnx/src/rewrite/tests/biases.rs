@@ -297,7 +297,7 @@ fn a_scaling_of_a_table_says_what_it_keeps_beside_it() {
     };
     let plain = |_: &mut Sketch, scores: &str| (scores.to_owned(), vec![]);
     let warnings = |mut model: Model| rewrite(&mut model, &request).unwrap().report.warnings;
-    let says = "alibi stays as it is: this scaling changes tables alone";
+    let says = "alibi stays as it is: this scaling changes other encodings";
     assert_eq!(warnings(changed_on(learned, biased)), [says]);
     assert!(warnings(changed_on(learned, plain)).is_empty());
 }

@@ -22,7 +22,7 @@ const FEW: usize = 4;
 pub(crate) enum Change {
     /// That of a node.
     Node(NodeId),
-    /// An order of the axes that no single node makes: parts of the features come there on several ways.
+    /// An order of the axes that no single node makes: parts of the features get there along several paths.
     Order(Vec<usize>),
 }
 
@@ -217,6 +217,21 @@ mod tests {
 
     const HALF: usize = SIZE / 2;
 
+    /// The first and the second features of so many pairs, rotated by the places of tokens.
+    fn rotated_pairs(s: &mut Sketch, first: &str, second: &str, pairs: usize) -> [String; 2] {
+        let positions = s.range();
+        let positions = s.unsqueeze(&positions, &[1]);
+        let positions = s.cast(&positions, posenc_ir::DType::F32);
+        let f = (0..pairs).map(|i| 10_000f64.powf(-(i as f64) / pairs as f64));
+        let f = s.floats(&[pairs], f);
+        let angles = s.op("Mul", &[&positions, &f]);
+        let [cos, sin] = ["Cos", "Sin"].map(|wave| s.op(wave, &[&angles]));
+        let [a, b] = [(first, &cos), (second, &sin)].map(|(x, y)| s.op("Mul", &[x, y]));
+        let one = s.op("Sub", &[&a, &b]);
+        let [a, b] = [(second, &cos), (first, &sin)].map(|(x, y)| s.op("Mul", &[x, y]));
+        [one, s.op("Add", &[&a, &b])]
+    }
+
     /// Rotates pairs of features that are gathered from a first axis, and puts them back.
     fn rotated(s: &mut Sketch, x: &str, factor: Option<f64>) -> String {
         let first = s.transpose(x, &[3, 0, 1, 2]);
@@ -230,17 +245,7 @@ mod tests {
             let factor = s.float(factor);
             even = s.op("Mul", &[&even, &factor]);
         }
-        let positions = s.range();
-        let positions = s.unsqueeze(&positions, &[1]);
-        let positions = s.cast(&positions, posenc_ir::DType::F32);
-        let f = (0..HALF).map(|i| 10_000f64.powf(-(i as f64) / HALF as f64));
-        let f = s.floats(&[HALF], f);
-        let angles = s.op("Mul", &[&positions, &f]);
-        let [cos, sin] = ["Cos", "Sin"].map(|wave| s.op(wave, &[&angles]));
-        let [a, b] = [(&even, &cos), (&odd, &sin)].map(|(x, y)| s.op("Mul", &[x, y]));
-        let one = s.op("Sub", &[&a, &b]);
-        let [a, b] = [(&odd, &cos), (&even, &sin)].map(|(x, y)| s.op("Mul", &[x, y]));
-        let two = s.op("Add", &[&a, &b]);
+        let [one, two] = rotated_pairs(s, &even, &odd, HALF);
         let pairs = [one, two].map(|part| s.unsqueeze(&part, &[-1]));
         let pairs = s.concat(&[&pairs[0], &pairs[1]], 4);
         s.reshape(&pairs, &[0, 0, 0, -1])
@@ -261,17 +266,7 @@ mod tests {
             let from = at * quarter as i64;
             s.slice(&turned, 3, [from, from + quarter as i64, 1])
         });
-        let positions = s.range();
-        let positions = s.unsqueeze(&positions, &[1]);
-        let positions = s.cast(&positions, posenc_ir::DType::F32);
-        let f = (0..quarter).map(|i| 10_000f64.powf(-(i as f64) / quarter as f64));
-        let f = s.floats(&[quarter], f);
-        let angles = s.op("Mul", &[&positions, &f]);
-        let [cos, sin] = ["Cos", "Sin"].map(|wave| s.op(wave, &[&angles]));
-        let [a, b] = [(&first, &cos), (&second, &sin)].map(|(x, y)| s.op("Mul", &[x, y]));
-        let one = s.op("Sub", &[&a, &b]);
-        let [a, b] = [(&second, &cos), (&first, &sin)].map(|(x, y)| s.op("Mul", &[x, y]));
-        let two = s.op("Add", &[&a, &b]);
+        let [one, two] = rotated_pairs(s, &first, &second, quarter);
         s.concat(&[&one, &two, &others], 3)
     }
 
@@ -328,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_that_change_their_order_on_several_ways_are_joined_again() {
+    fn parts_that_change_their_order_along_several_paths_are_joined_again() {
         let bare = to_none(model_apart(None)).unwrap();
         let ops: Vec<&str> = bare.graph().nodes().map(|(_, n)| n.op()).collect();
         assert!(!ops.contains(&"Cos") && !ops.contains(&"Concat"), "{ops:?}");
