@@ -123,8 +123,10 @@ fn cut(context: &Context<'_>, id: NodeId) -> Option<Result<Picked, (NodeId, &'st
     let (Some(axis), None) = (axes.next(), axes.next()) else {
         return refuse("the table of distances is cut here in a way that is not supported yet");
     };
+    // A table of distances has a row for each of both signs, and one for 0.
+    let tokens = cut[axis].div_ceil(2);
     let ways = [(1, start), (2, end)].map(|(slot, value)| {
-        let is_source = |value| is_length(context, value);
+        let is_source = |value| is_length(context, value) || is_quotient(context, value, tokens);
         way(context, Use::new(id, slot), value, &is_source)
     });
     let [Some(start), Some(end)] = ways else {
@@ -162,6 +164,16 @@ fn is_length(context: &Context<'_>, value: ValueId) -> bool {
         && known.elements() == Some(1)
         && context.found.classes.of_value(value).has(Class::LENGTH)
         && !passes(context, value)
+}
+
+/// Whether a value is this number of tokens, of which each stands for several elements of an input.
+fn is_quotient(context: &Context<'_>, value: ValueId, tokens: usize) -> bool {
+    let made = context.graph().producer(value);
+    let is_div = made.is_some_and(|(id, _)| context.graph().node(id).is("Div"));
+    let number = context.found.trace.get(value).scalar_i64();
+    is_div
+        && number.and_then(|n| usize::try_from(n).ok()) == Some(tokens)
+        && context.found.classes.of_value(value).has(Class::LENGTH)
 }
 
 /// Whether an operator gives its input as it is, in another shape or type.

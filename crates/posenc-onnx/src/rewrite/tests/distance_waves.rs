@@ -105,6 +105,21 @@ fn sinusoids_go_on_at_both_ends_and_keep_their_rows() {
 }
 
 #[test]
+fn a_number_of_tokens_may_be_a_quotient() {
+    let model = layer(|s, length| {
+        let two = s.ints(&[2]);
+        let samples = s.op("Mul", &[length, &two]);
+        let tokens = s.op("Div", &[&samples, &two]);
+        (middle(s, &tokens), None)
+    });
+    let made = longer(&model).unwrap_or_else(|why| panic!("{why}"));
+    let after = codes(&made.model, 2 * LONGER - 1).expect("a longer table");
+    let far = LONGER as f64 - 1.0;
+    let wanted = |i: usize| wave(far - (i / HIDDEN) as f64, i % HIDDEN);
+    assert!((0..after.len()).all(|i| (after[i] - wanted(i)).abs() < 1e-6));
+}
+
+#[test]
 fn a_cut_that_cannot_be_followed_is_refused() {
     let given = layer(|s, length| {
         let start = middle(s, length);
