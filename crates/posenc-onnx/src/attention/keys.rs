@@ -105,9 +105,12 @@ fn buffer(
     lane: Lane,
 ) -> Option<(ValueId, usize)> {
     let node = graph.node(id);
-    let mut value = node.input(0).filter(|_| is_write(node))?;
-    let mut lane = back(graph, trace, id, 0, 0, lane)?;
-    if classes.of_value(value).has(Class::FRESH) {
+    let is_kept = |value: ValueId| !classes.of_value(value).has(Class::FRESH);
+    let (mut value, mut lane) = match is_write(node) {
+        true => (node.input(0)?, back(graph, trace, id, 0, 0, lane)?),
+        false => (spliced(graph, trace, id, lane, &is_kept)?, lane),
+    };
+    if !is_kept(value) {
         return None;
     }
     while let Some((before, output)) = graph.producer(value) {
@@ -115,6 +118,32 @@ fn buffer(
         value = graph.node(before).input(0)?;
     }
     Some((value, lane.sequence))
+}
+
+/// What a node puts new keys into the middle of, where it joins them to what is kept before and after them: as many
+/// as there were.
+fn spliced(
+    graph: &Graph,
+    trace: &Trace,
+    id: NodeId,
+    lane: Lane,
+    is_kept: &dyn Fn(ValueId) -> bool,
+) -> Option<ValueId> {
+    let node = graph.node(id);
+    let dims = trace.get(node.output(0)?).dims.as_deref()?;
+    let &[Some(before), Some(_), Some(after)] = node.inputs() else {
+        return None;
+    };
+    let cut = |part: ValueId| {
+        let (id, _) = graph.producer(part)?;
+        let node = graph.node(id);
+        node.input(0).filter(|_| node.is("Slice"))
+    };
+    let whole = cut(before)?;
+    let slots = trace.get(whole).dims.as_deref()?.get(lane.sequence);
+    let is_along = joined_axis(node, dims.len()) == Some(lane.sequence);
+    let is_same = cut(after)? == whole && slots == dims.get(lane.sequence);
+    (is_along && is_same && [before, after].into_iter().all(is_kept)).then_some(whole)
 }
 
 /// Whether a node joins parts along an axis that heads are on.

@@ -34,6 +34,8 @@ pub(super) fn present(graph: &Graph, past: ValueId) -> Option<ValueId> {
             let next = match (cache, node.op()) {
                 (Some(cache), _) => node.output(1 + cache),
                 (None, "Concat" | "Identity" | "Cast" | "Transpose" | "Reshape") => node.output(0),
+                // Parts that new keys are put between, or the newest ones.
+                (None, "Slice") if at.slot() == 0 => node.output(0),
                 (None, _) if is_write(node) && at.slot() == 0 => node.output(0),
                 (None, _) => None,
             };
@@ -79,6 +81,14 @@ mod tests {
     #[test]
     fn a_cache_is_found_behind_the_branch_that_extends_it() {
         assert!(is_identified(|s| s.concat(&["past", "new"], 1)));
+        assert!(is_identified(|s| {
+            let before = s.slice("past", 1, [0, 2, 1]);
+            s.concat(&[&before, "new"], 1)
+        }));
+        assert!(is_identified(|s| {
+            let all = s.concat(&["past", "new"], 1);
+            s.slice(&all, 1, [1, i64::MAX, 1])
+        }));
         assert!(!is_identified(|s| s.op("Add", &["past", "new"])));
         assert!(!is_identified(|s| {
             let both = s.concat(&["past", "new"], 1);

@@ -90,9 +90,26 @@ fn by_elements(s: &mut Sketch, pair: [&str; 2]) -> String {
     scattered(s, pair, "cache_position", "none")
 }
 
+/// Between the parts of the cache before and behind the slots from `first` on.
+fn joined(s: &mut Sketch, [cache, new]: [&str; 2], first: &str) -> String {
+    let [zero, axis, all] = [0, 2, i64::MAX].map(|n| s.ints(&[n]));
+    let shape = s.op("Shape", &[new]);
+    let length = s.slice(&shape, 0, [2, 3, 1]);
+    let end = s.op("Add", &[first, &length]);
+    let before = s.op("Slice", &[cache, &zero, first, &axis]);
+    let after = s.op("Slice", &[cache, &end, &all, &axis]);
+    s.concat(&[&before, new, &after], 2)
+}
+
+/// From the slot of the first token on.
+fn by_parts(s: &mut Sketch, pair: [&str; 2]) -> String {
+    let first = s.slice("cache_position", 0, [0, 1, 1]);
+    joined(s, pair, &first)
+}
+
 #[test]
 fn a_mask_by_slots_is_causal_where_places_are_compared() {
-    for write in [by_rows, by_elements] {
+    for write in [by_rows, by_elements, by_parts] {
         for is_causal in [true, false] {
             let found = detect(&model(write, is_causal, [false; 2]), &Options::default());
             let [site] = &found.attention[..] else {
@@ -116,7 +133,7 @@ fn rotating(write: Write, rotates: [bool; 2]) -> [usize; 2] {
 
 #[test]
 fn rotations_of_keys_are_read_before_they_are_written() {
-    for write in [by_rows, by_elements] {
+    for write in [by_rows, by_elements, by_parts] {
         assert_eq!(rotating(write, [true; 2]), [1, 0]);
         assert_eq!(rotating(write, [true, false]), [0, 1], "queries alone");
         assert_eq!(rotating(write, [false, true]), [0, 1], "keys alone");

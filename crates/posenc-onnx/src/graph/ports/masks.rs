@@ -107,6 +107,7 @@ pub(crate) fn decides_mask(graph: &Graph, value: ValueId) -> bool {
             ("", "Less" | "LessOrEqual" | "Greater" | "GreaterOrEqual") => Step::Found,
             ("", "Gather" | "GatherND") if at.slot() == 1 && picks_mask(graph, node) => Step::Found,
             ("", "Add" | "Sub") => Step::On,
+            ("", "Gather" | "Slice" | "Split") if at.slot() == 0 => Step::On,
             _ if moves(node, at) => Step::On,
             _ => Step::Stop,
         }

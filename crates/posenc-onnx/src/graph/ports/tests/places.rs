@@ -199,6 +199,23 @@ fn a_start_is_added_to_places_that_pick_rows_of_many() {
 }
 
 #[test]
+fn positions_of_one_sequence_are_compared() {
+    let decides_mask = |op: &str| {
+        let mut s = Sketch::default();
+        let x = s.input("x", I64, &["1", "sequence"]);
+        let first = s.int(0);
+        let x = s.gather(&x, &first, 0);
+        let (own, keys) = (s.unsqueeze(&x, &[1]), s.ints(&[0, 1, 2]));
+        let y = s.op(op, &[&keys, &own]);
+        let model = s.model(17, &[&y]);
+        let graph = model.graph();
+        decides_mask(graph, graph.scope(graph.main()).inputs()[0])
+    };
+    assert!(decides_mask("LessOrEqual"));
+    assert!(!decides_mask("Mul"));
+}
+
+#[test]
 fn positions_that_pick_rows_of_a_mask_are_compared() {
     let decides_mask = |numbers: fn(usize, usize) -> f64| {
         let mut s = Sketch::default();
