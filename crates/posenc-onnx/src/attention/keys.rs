@@ -7,7 +7,7 @@ use rustc_hash::FxHashSet;
 use crate::attention::site::Site;
 use crate::graph::dataflow::{Class, Classes};
 use crate::graph::lane::{Lane, back, wrap};
-use crate::graph::operators::is_write;
+use crate::graph::operators::{is_write, spliced};
 
 /// What the keys are computed from.
 #[derive(Clone, Copy, Debug, Default)]
@@ -105,12 +105,11 @@ fn buffer(
     lane: Lane,
 ) -> Option<(ValueId, usize)> {
     let node = graph.node(id);
-    let is_kept = |value: ValueId| !classes.of_value(value).has(Class::FRESH);
     let (mut value, mut lane) = match is_write(node) {
         true => (node.input(0)?, back(graph, trace, id, 0, 0, lane)?),
-        false => (spliced(graph, trace, id, lane, &is_kept)?, lane),
+        false => (refilled(graph, trace, id, lane)?, lane),
     };
-    if !is_kept(value) {
+    if classes.of_value(value).has(Class::FRESH) {
         return None;
     }
     while let Some((before, output)) = graph.producer(value) {
@@ -120,30 +119,14 @@ fn buffer(
     Some((value, lane.sequence))
 }
 
-/// What a node puts new keys into the middle of, where it joins them to what is kept before and after them: as many
-/// as there were.
-fn spliced(
-    graph: &Graph,
-    trace: &Trace,
-    id: NodeId,
-    lane: Lane,
-    is_kept: &dyn Fn(ValueId) -> bool,
-) -> Option<ValueId> {
+/// The slots that a node puts new keys into, where it joins them to the slots before and behind them.
+fn refilled(graph: &Graph, trace: &Trace, id: NodeId, lane: Lane) -> Option<ValueId> {
     let node = graph.node(id);
     let dims = trace.get(node.output(0)?).dims.as_deref()?;
-    let &[Some(before), Some(_), Some(after)] = node.inputs() else {
-        return None;
-    };
-    let cut = |part: ValueId| {
-        let (id, _) = graph.producer(part)?;
-        let node = graph.node(id);
-        node.input(0).filter(|_| node.is("Slice"))
-    };
-    let whole = cut(before)?;
-    let slots = trace.get(whole).dims.as_deref()?.get(lane.sequence);
+    let slots = spliced(graph, node)?;
+    let count = trace.get(slots).dims.as_deref()?.get(lane.sequence);
     let is_along = joined_axis(node, dims.len()) == Some(lane.sequence);
-    let is_same = cut(after)? == whole && slots == dims.get(lane.sequence);
-    (is_along && is_same && [before, after].into_iter().all(is_kept)).then_some(whole)
+    (is_along && count == dims.get(lane.sequence)).then_some(slots)
 }
 
 /// Whether a node joins parts along an axis that heads are on.

@@ -2,7 +2,7 @@
 //!
 //! A walk that follows content uses these; where a walk has a list of its own, it says why.
 
-use posenc_ir::{Node, ValueId};
+use posenc_ir::{Graph, Node, ValueId};
 
 /// Operators that walks follow content through, element by element: each element of the result is
 /// computed from those at its place, after broadcasting.
@@ -63,6 +63,20 @@ pub(crate) fn is_write(node: &Node) -> bool {
     let writes = matches!(node.op(), "ScatterND" | "ScatterElements" | "Scatter");
     let replaces = matches!(node.string("reduction"), Ok(None | Some("none")));
     writes && replaces && node.domain().is_empty()
+}
+
+/// The value between whose first and last elements a node puts others, where it joins them to two slices of it.
+pub(crate) fn spliced(graph: &Graph, node: &Node) -> Option<ValueId> {
+    let &[Some(before), Some(_), Some(after)] = node.inputs() else {
+        return None;
+    };
+    let cut = |part: ValueId| {
+        let (id, _) = graph.producer(part)?;
+        let node = graph.node(id);
+        node.input(0).filter(|_| node.is("Slice"))
+    };
+    let whole = cut(before).filter(|_| node.is("Concat"))?;
+    (cut(after) == Some(whole)).then_some(whole)
 }
 
 /// Inputs of an operator of attention that hide or add to scores, `[.., query, key]` first.

@@ -1,9 +1,9 @@
 //! The outputs that contain caches after a run.
 
-use posenc_ir::{Graph, ScopeKind, ValueId};
+use posenc_ir::{Graph, Node, ScopeKind, ValueId};
 use rustc_hash::FxHashSet;
 
-use crate::graph::operators::{cache_slots, is_write};
+use crate::graph::operators::{cache_slots, is_write, spliced};
 use crate::graph::ports::{Lengths, Ports};
 
 /// The outputs that contain caches of a window which no tokens fill after a run: the rest is undefined.
@@ -34,8 +34,7 @@ pub(super) fn present(graph: &Graph, past: ValueId) -> Option<ValueId> {
             let next = match (cache, node.op()) {
                 (Some(cache), _) => node.output(1 + cache),
                 (None, "Concat" | "Identity" | "Cast" | "Transpose" | "Reshape") => node.output(0),
-                // Parts that new keys are put between, or the newest ones.
-                (None, "Slice") if at.slot() == 0 => node.output(0),
+                (None, "Slice") => joined(graph, node, value),
                 (None, _) if is_write(node) && at.slot() == 0 => node.output(0),
                 (None, _) => None,
             };
@@ -43,6 +42,16 @@ pub(super) fn present(graph: &Graph, past: ValueId) -> Option<ValueId> {
         }
     }
     None
+}
+
+/// The value in which new keys are put between this slice of a cache and another one.
+fn joined(graph: &Graph, slice: &Node, cache: ValueId) -> Option<ValueId> {
+    let mut uses = graph.uses(slice.output(0)?).iter();
+    let joining = uses.find_map(|at| {
+        let node = graph.node(at.node);
+        (spliced(graph, node) == Some(cache)).then_some(node)
+    });
+    joining?.output(0)
 }
 
 /// The output of an `If` that is this value of one of its branches.
@@ -82,12 +91,12 @@ mod tests {
     fn a_cache_is_found_behind_the_branch_that_extends_it() {
         assert!(is_identified(|s| s.concat(&["past", "new"], 1)));
         assert!(is_identified(|s| {
-            let before = s.slice("past", 1, [0, 2, 1]);
-            s.concat(&[&before, "new"], 1)
+            let [before, after] = [[0, 2, 1], [3, i64::MAX, 1]].map(|at| s.slice("past", 1, at));
+            s.concat(&[&before, "new", &after], 1)
         }));
-        assert!(is_identified(|s| {
-            let all = s.concat(&["past", "new"], 1);
-            s.slice(&all, 1, [1, i64::MAX, 1])
+        assert!(!is_identified(|s| {
+            let newest = s.slice("past", 1, [1, i64::MAX, 1]);
+            s.concat(&[&newest, "new"], 1)
         }));
         assert!(!is_identified(|s| s.op("Add", &["past", "new"])));
         assert!(!is_identified(|s| {
