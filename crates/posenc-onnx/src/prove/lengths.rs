@@ -13,6 +13,9 @@ use crate::report::Limit;
 /// Lengths to run at by default.
 const LENGTHS: [usize; 5] = [1, 2, 64, 65, 128];
 
+/// A model that takes no more tokens than this runs with as many as it takes.
+const SHORT: usize = 64;
+
 /// Tokens of a run of sound, beside that of the trial run.
 const MANY: usize = 65;
 
@@ -26,7 +29,7 @@ const SCORES_AT_ENDS: usize = 1 << 28;
 const WORK: u64 = 1 << 38;
 
 /// The lengths to run at, each once: those of the options, or the usual ones that fit the tables and
-/// buffers of all models; adjusted to static shapes.
+/// buffers of all models, and the most that fit short ones; adjusted to static shapes.
 ///
 /// # Errors
 /// Where a length of the options is more than a model supports, or more than can be run.
@@ -50,21 +53,22 @@ pub(crate) fn lengths(
     };
     let longest = |at: Lengths| first.map_or(at.sequence, |found| self::longest(found, at));
     let fits = |at: Lengths| limit.is_none_or(|limit| longest(at) <= limit.length);
+    let is_run = |length: &usize| {
+        let mut all = models.iter();
+        all.all(|(model, found)| is_affordable(model, found, fitted(*length)))
+    };
     let wanted: Vec<usize> = match first.filter(|found| found.ports.is_sound()) {
         _ if !options.lengths.is_empty() => options.lengths.clone(),
         // A few samples make no token; those of the trial run do.
         Some(found) => {
             let more = more_sound(found, limit.map(|limit| limit.length));
-            let is_run = |length: &usize| {
-                let mut all = models.iter();
-                all.all(|(model, found)| is_affordable(model, found, fitted(*length)))
-            };
             let trial = found.lengths.sequence;
             [trial].into_iter().chain(more.filter(is_run)).collect()
         }
         None => {
             let ends = around(models, &fitted);
-            let all = LENGTHS.into_iter().chain(ends);
+            let last = (1..=SHORT).rev().find(|l| fits(fitted(*l)));
+            let all = LENGTHS.into_iter().chain(last.filter(is_run)).chain(ends);
             all.filter(|l| fits(fitted(*l))).collect()
         }
     };
@@ -259,6 +263,26 @@ mod tests {
         let why = "verify: length 100000 needs 10000000000 numbers for y, more than the \
                    1073741824 that are run; give shorter `lengths`";
         assert_eq!(at(100_000), Err(why.to_owned()));
+    }
+
+    #[test]
+    fn short_tables_are_run_to_their_end() {
+        let run = |rows: usize| {
+            let mut s = Sketch::default();
+            let x = s.embedded();
+            let table = s.weights(&[rows, HIDDEN]);
+            let at = s.range();
+            let own = s.gather(&table, &at, 0);
+            let x = s.op("Add", &[&x, &own]);
+            let y = s.attends(&x, &x);
+            let model = s.model(17, &[&y]);
+            let found = detect(&model, &Options::default());
+            let all = lengths(&[(&model, &found)], &VerifyOptions::default()).unwrap();
+            all.iter().map(|at| at.sequence).collect::<Vec<_>>()
+        };
+        assert_eq!(run(48), [1, 2, 48]);
+        assert_eq!(run(64), [1, 2, 64]);
+        assert_eq!(run(100), [1, 2, 64, 65]);
     }
 
     #[test]

@@ -146,10 +146,30 @@ fn by_sums(s: &mut Sketch, pair: [&str; 2]) -> String {
     scattered(s, pair, "cache_position", "add")
 }
 
+/// Between the parts of the cache before and from the slot of the first token on: no slot is lost.
+fn inserted(s: &mut Sketch, [cache, new]: [&str; 2]) -> String {
+    let [zero, axis, all] = [0, 2, i64::MAX].map(|n| s.ints(&[n]));
+    let first = s.slice("cache_position", 0, [0, 1, 1]);
+    let before = s.op("Slice", &[cache, &zero, &first, &axis]);
+    let after = s.op("Slice", &[cache, &first, &all, &axis]);
+    s.concat(&[&before, new, &after], 2)
+}
+
+/// Behind the parts of the cache from the number of new keys on: the first slots are lost.
+fn rolled(s: &mut Sketch, [cache, new]: [&str; 2]) -> String {
+    let [axis, all] = [2, i64::MAX].map(|n| s.ints(&[n]));
+    let shape = s.op("Shape", &[new]);
+    let length = s.slice(&shape, 0, [2, 3, 1]);
+    let newest = s.op("Slice", &[cache, &length, &all, &axis]);
+    s.concat(&[&newest, new], 2)
+}
+
 #[test]
-fn keys_that_are_added_to_others_are_not_written() {
-    let found = detect(&model(by_sums, true, [false; 2]), &Options::default());
-    assert!(found.attention.iter().all(|site| site.buffer.is_none()));
+fn keys_that_are_put_beside_others_are_not_written() {
+    for write in [by_sums, inserted, rolled] {
+        let found = detect(&model(write, true, [false; 2]), &Options::default());
+        assert!(found.attention.iter().all(|site| site.buffer.is_none()));
+    }
     let found = detect(&model(by_rows, true, [false; 2]), &Options::default());
     assert!(
         found.attention.iter().all(|site| site.buffer.is_some()),
