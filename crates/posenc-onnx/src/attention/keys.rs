@@ -119,7 +119,7 @@ fn buffer(
     Some((value, lane.sequence))
 }
 
-/// The slots that a node puts new keys into, where it joins them to the slots before and behind them.
+/// The slots that new keys are put into, where a node joins these keys to the slots before and behind them.
 fn refilled(graph: &Graph, trace: &Trace, id: NodeId, lane: Lane) -> Option<ValueId> {
     let node = graph.node(id);
     let dims = trace.get(node.output(0)?).dims.as_deref()?;

@@ -65,7 +65,7 @@ pub(crate) fn is_write(node: &Node) -> bool {
     writes && replaces && node.domain().is_empty()
 }
 
-/// The value between whose first and last elements a node puts others, where it joins them to two slices of it.
+/// The input of two slices, where a `Concat` puts another value between them.
 pub(crate) fn spliced(graph: &Graph, node: &Node) -> Option<ValueId> {
     let &[Some(before), Some(_), Some(after)] = node.inputs() else {
         return None;

@@ -44,7 +44,7 @@ pub(super) fn present(graph: &Graph, past: ValueId) -> Option<ValueId> {
     None
 }
 
-/// The value in which new keys are put between this slice of a cache and another one.
+/// The slots with new keys between this slice of a cache and another one.
 fn joined(graph: &Graph, slice: &Node, cache: ValueId) -> Option<ValueId> {
     let mut uses = graph.uses(slice.output(0)?).iter();
     let joining = uses.find_map(|at| {

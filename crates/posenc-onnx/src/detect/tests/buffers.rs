@@ -90,21 +90,25 @@ fn by_elements(s: &mut Sketch, pair: [&str; 2]) -> String {
     scattered(s, pair, "cache_position", "none")
 }
 
-/// Between the parts of the cache before and behind the slots from `first` on.
-fn joined(s: &mut Sketch, [cache, new]: [&str; 2], first: &str) -> String {
+/// Between two parts of the cache, from the slot of the first token on. The slots behind it are lost, as many as are
+/// new, or none.
+fn between(s: &mut Sketch, [cache, new]: [&str; 2], is_lost: bool) -> String {
     let [zero, axis, all] = [0, 2, i64::MAX].map(|n| s.ints(&[n]));
+    let first = s.slice("cache_position", 0, [0, 1, 1]);
     let shape = s.op("Shape", &[new]);
     let length = s.slice(&shape, 0, [2, 3, 1]);
-    let end = s.op("Add", &[first, &length]);
-    let before = s.op("Slice", &[cache, &zero, first, &axis]);
-    let after = s.op("Slice", &[cache, &end, &all, &axis]);
+    let behind = match is_lost {
+        true => s.op("Add", &[&first, &length]),
+        false => first.clone(),
+    };
+    let before = s.op("Slice", &[cache, &zero, &first, &axis]);
+    let after = s.op("Slice", &[cache, &behind, &all, &axis]);
     s.concat(&[&before, new, &after], 2)
 }
 
-/// From the slot of the first token on.
+/// Between the slots before and behind them.
 fn by_parts(s: &mut Sketch, pair: [&str; 2]) -> String {
-    let first = s.slice("cache_position", 0, [0, 1, 1]);
-    joined(s, pair, &first)
+    between(s, pair, true)
 }
 
 #[test]
@@ -146,16 +150,12 @@ fn by_sums(s: &mut Sketch, pair: [&str; 2]) -> String {
     scattered(s, pair, "cache_position", "add")
 }
 
-/// Between the parts of the cache before and from the slot of the first token on: no slot is lost.
-fn inserted(s: &mut Sketch, [cache, new]: [&str; 2]) -> String {
-    let [zero, axis, all] = [0, 2, i64::MAX].map(|n| s.ints(&[n]));
-    let first = s.slice("cache_position", 0, [0, 1, 1]);
-    let before = s.op("Slice", &[cache, &zero, &first, &axis]);
-    let after = s.op("Slice", &[cache, &first, &all, &axis]);
-    s.concat(&[&before, new, &after], 2)
+/// Between all slots, which get more.
+fn inserted(s: &mut Sketch, pair: [&str; 2]) -> String {
+    between(s, pair, false)
 }
 
-/// Behind the parts of the cache from the number of new keys on: the first slots are lost.
+/// Behind the newest slots: the first ones are lost, as many as are new.
 fn rolled(s: &mut Sketch, [cache, new]: [&str; 2]) -> String {
     let [axis, all] = [2, i64::MAX].map(|n| s.ints(&[n]));
     let shape = s.op("Shape", &[new]);

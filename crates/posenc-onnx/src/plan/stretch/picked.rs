@@ -166,7 +166,7 @@ fn is_length(context: &Context<'_>, value: ValueId) -> bool {
         && !passes(context, value)
 }
 
-/// Whether a value is this number of tokens, of which each stands for several elements of an input.
+/// Whether a value is this number of tokens, as a quotient: each token stands for several elements of an input.
 fn is_quotient(context: &Context<'_>, value: ValueId, tokens: usize) -> bool {
     let made = context.graph().producer(value);
     let is_div = made.is_some_and(|(id, _)| context.graph().node(id).is("Div"));
