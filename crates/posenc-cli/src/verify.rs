@@ -191,7 +191,11 @@ pub(crate) fn run(args: &Args, search: &Search, terminal: &Terminal) -> anyhow::
         &options,
         &runtimes.backends,
     );
-    let report = model::named(path, verified.map_err(anyhow::Error::from))?;
+    let report = verified.map_err(|error| {
+        let all = [Some(path), args.other.as_deref()].into_iter().flatten();
+        let all: Vec<String> = all.map(|path| path.display().to_string()).collect();
+        Failure::of_file(&all.join(" and "), &error.into())
+    })?;
     drop(progress);
     model::warn(terminal, path, &warnings);
     if let (Some(path), Some((_, warnings))) = (&args.other, &other) {

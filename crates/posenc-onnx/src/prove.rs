@@ -35,6 +35,7 @@ mod permuted;
 mod points;
 pub(crate) mod readback;
 pub(crate) mod recorded;
+mod records;
 pub(crate) mod rescaled;
 pub(crate) mod resized;
 pub(crate) mod respelled;

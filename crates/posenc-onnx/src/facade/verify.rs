@@ -49,3 +49,42 @@ pub fn verify(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::prove::testing::{Evaluator, fixture, rescaled_by};
+    use crate::request::LawName;
+    use crate::rewrite::rewrite;
+
+    #[test]
+    fn errors_say_which_of_two_models_they_are_in() {
+        let [a, b] = ["llama/torchscript", "llama/dynamo"].map(fixture);
+        let mut longer = b.clone();
+        rewrite(&mut longer, &rescaled_by(LawName::Yarn, 4.0)).unwrap();
+        let error = |model: &Model, other: Option<&Model>, refused: &'static str| {
+            let backends: [Box<dyn Backend>; 1] = [Box::new(Evaluator {
+                refused: Some(refused),
+                ..Evaluator::default()
+            })];
+            let options = VerifyOptions {
+                lengths: vec![8],
+                ..VerifyOptions::default()
+            };
+            let error = verify(model, other, &options, &backends).unwrap_err();
+            error.to_string()
+        };
+        let (of_b, of_longer) = ("expand_2", "posenc_rope/attention_factor_0");
+        for (model, other, refused, words) in [
+            (&b, Some(&a), of_b, "the first model, "),
+            (&a, Some(&b), of_b, "the second model, "),
+            (&longer, Some(&b), of_longer, "the rewritten model, "),
+            (&b, Some(&longer), of_longer, "the rewritten model, "),
+            (&b, None, of_b, ""),
+        ] {
+            let why = error(model, other, refused);
+            let rest = why.strip_prefix(words);
+            assert!(rest.is_some_and(|rest| !rest.starts_with("the ")), "{why}");
+        }
+    }
+}

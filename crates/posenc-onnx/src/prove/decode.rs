@@ -160,7 +160,7 @@ fn step(
         }
     }
     let site = format!("decode after {}, {target}", at.past);
-    run(session, &fed, &site)
+    run(session, &fed, &site).map_err(|error| error.of_model(subject.name))
 }
 
 /// The caches to feed after a run with these outputs.

@@ -96,6 +96,14 @@ impl VerifyError {
         }
     }
 
+    /// The same error, with words before its site that say which of two models it is in.
+    pub(crate) fn of_model(mut self, words: &str) -> Self {
+        if let Self::Runtime { site, .. } | Self::Unsupported { site, .. } = &mut self {
+            site.insert_str(0, words);
+        }
+        self
+    }
+
     /// Which of the reasons this is.
     ///
     /// ```

@@ -12,6 +12,8 @@ use crate::spelling;
 pub(crate) struct Given<'a> {
     /// The model that is run.
     pub(crate) model: &'a Model,
+    /// What errors say before a site, where there are two models.
+    pub(crate) name: &'static str,
     /// The same without calls of functions and in the spelling that is read, where that is another
     /// one. A rewrite records what it reads from its output as it is, and so is that held to.
     pub(crate) plain: Option<Model>,
@@ -32,6 +34,7 @@ impl<'a> Given<'a> {
         let unread = error.map(|why| format!("encodings in functions, because {why}"));
         Self {
             model,
+            name: "",
             plain,
             unread,
         }

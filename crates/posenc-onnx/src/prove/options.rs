@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use posenc_ir::Tensor;
 use posenc_runtime::{Fallback, Provider};
 
-use crate::request::InputRole;
+use crate::detect::Options;
+use crate::request::{InputRole, roles};
 
 /// What a verification runs and which differences it allows.
 ///
@@ -39,6 +40,16 @@ pub struct VerifyOptions {
     pub bisect: Bisect,
     /// Roles of inputs, by name, where they cannot be inferred.
     pub roles: BTreeMap<String, InputRole>,
+}
+
+impl VerifyOptions {
+    /// How models are detected.
+    pub(crate) fn detection(&self) -> Options {
+        Options {
+            roles: roles(&self.roles),
+            ..Options::default()
+        }
+    }
 }
 
 /// Whether a verification searches for the first value that differs.

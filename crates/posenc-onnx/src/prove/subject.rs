@@ -25,6 +25,8 @@ pub(crate) struct Subject<'a> {
     pub(crate) is_quantized: bool,
     /// The number of tokens that it knows, where a table says that.
     pub(crate) vocabulary: Option<usize>,
+    /// What errors say before the site, where there are two models.
+    pub(crate) name: &'static str,
     source: Source,
 }
 
@@ -45,10 +47,16 @@ impl<'a> Subject<'a> {
                 .ports
                 .first(Role::Tokens)
                 .and_then(|port| vocabulary(model.graph(), port.value)),
+            name: "",
             source: Source::of(model)?,
             found,
             model,
         })
+    }
+
+    pub(crate) fn named(mut self, name: &'static str) -> Self {
+        self.name = name;
+        self
     }
 
     pub(crate) fn ports(&self) -> &'a Ports {
@@ -66,7 +74,8 @@ impl<'a> Subject<'a> {
         target: &RuntimeTarget<'_>,
         optimization: Optimization,
     ) -> Result<Option<Box<dyn Session>>, VerifyError> {
-        target.open(&self.source, optimization)
+        let session = target.open(&self.source, optimization);
+        session.map_err(|error| error.of_model(self.name))
     }
 }
 

@@ -137,11 +137,12 @@ impl<'a> Sweep<'a> {
         site: &str,
     ) -> Result<(Outputs, Option<Outputs>), VerifyError> {
         let fed = self.fed(self.subject, point)?;
-        let got = run(session.as_mut(), &fed, site);
+        let got = run(session.as_mut(), &fed, site).map_err(|e| e.of_model(self.subject.name));
         let want = match (self.other, against) {
             (Some(other), Some(session)) if point.meaning != Meaning::Alone => {
                 let fed = same_or_own(&fed, self.fed(other, point)?);
-                Some(run(session.as_mut(), &fed, site))
+                let want = run(session.as_mut(), &fed, site);
+                Some(want.map_err(|error| error.of_model(other.name)))
             }
             _ => None,
         };

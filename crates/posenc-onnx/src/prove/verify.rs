@@ -8,21 +8,20 @@ use super::error::VerifyError;
 use super::feeds::Padding;
 use super::given::Given;
 use super::inputs;
-use super::inserted::{self, Inserted};
 use super::lengths;
 use super::options::{Bisect, VerifyOptions};
 use super::points::{self, Meaning, Point};
-use super::recorded::{self, Held};
+use super::recorded::Held;
+use super::records::held;
 use super::rotations::rotations;
 use super::run::{RuntimeTarget, as_backends, targets};
 use super::subject::Subject;
 use super::unchanged::is_unchanged;
-use crate::detect::branches::branches;
-use crate::detect::{Found, Options, detect};
+use crate::detect::{Found, detect};
 use crate::graph::ports::Lengths;
 use crate::graph::reorder::Order;
-use crate::record::{self, asked, written};
-use crate::report::{SiteCheck, Verify};
+use crate::record::{self, asked};
+use crate::report::Verify;
 use crate::request::roles;
 
 /// What is outside of the edits of a rewrite.
@@ -57,8 +56,14 @@ pub(crate) fn verify_with(
         _ => Meaning::Same,
     };
     let roles = roles(&options.roles);
-    let given = Given::of(model, &roles);
-    let other = other.map(|other| Given::of(other, &roles));
+    let mut given = Given::of(model, &roles);
+    let mut other = other.map(|other| Given::of(other, &roles));
+    if let Some(other) = &mut other {
+        [given.name, other.name] = match rest {
+            Some(_) => ["the rewritten model, ", "the original, "],
+            None => ["the first model, ", "the second model, "],
+        };
+    }
     let targets = targets(options, backends)?;
     let placed = as_backends(&targets);
     let mut records = held(&given, other.as_ref(), options, &placed, rest.is_some())?;
@@ -123,13 +128,14 @@ fn computed(
     let backends = as_backends(targets);
     let plain = given.plain.as_ref().map(|plain| detected(plain, options));
     let read = (given.read(), plain.as_ref().unwrap_or(&found));
-    let (rotations, skipped) = rotations(read.0, read.1, &backends)?;
-    let subject = Subject::new(model, &found, options)?;
+    let rotations = rotations(read.0, read.1, &backends);
+    let (rotations, skipped) = rotations.map_err(|error| error.of_model(given.name))?;
+    let subject = Subject::new(model, &found, options)?.named(given.name);
     let is_resized =
         meaning == Meaning::NewFunction && other.is_some_and(|o| other_sizes(model, o.model));
     let given_other = other.filter(|_| !is_resized);
-    let other = given_other.map(|other| (other.model, detected(other.model, options)));
-    let both = std::iter::once((model, &found)).chain(other.as_ref().map(|o| (o.0, &o.1)));
+    let other = given_other.map(|other| (other, detected(other.model, options)));
+    let both = std::iter::once((model, &found)).chain(other.as_ref().map(|o| (o.0.model, &o.1)));
     let fed = &options.inputs[..];
     let lengths = match fed {
         // A rewritten model may go on where its original ends.
@@ -141,7 +147,7 @@ fn computed(
         }
     };
     let other = match &other {
-        Some((other, found)) => Some(Subject::new(other, found, options)?),
+        Some((other, found)) => Some(Subject::new(other.model, found, options)?.named(other.name)),
         None => None,
     };
     let other = other.as_ref();
@@ -287,14 +293,6 @@ fn other_sizes(model: &Model, other: &Model) -> bool {
     })
 }
 
-/// How models are detected.
-fn detection(options: &VerifyOptions) -> Options {
-    Options {
-        roles: roles(&options.roles),
-        ..Options::default()
-    }
-}
-
 /// Why a runtime did not run a model.
 fn refusal(ran: &Result<WholeRuns<'_>, VerifyError>) -> Option<String> {
     let error = match ran {
@@ -312,90 +310,9 @@ fn refusing(ran: &Result<WholeRuns<'_>, VerifyError>) -> usize {
 
 /// A model as it is run: with the width of its caches.
 fn detected(model: &Model, options: &VerifyOptions) -> Found {
-    let mut found = detect(model, &detection(options));
+    let mut found = detect(model, &options.detection());
     found.ports = found.ports_with_width();
     found
-}
-
-/// What is held to records.
-#[derive(Default)]
-struct Records {
-    checks: Vec<SiteCheck>,
-    warnings: Vec<String>,
-    unchecked: Vec<String>,
-}
-
-impl Records {
-    fn add(&mut self, held: Held) {
-        self.checks.extend(held.checks);
-        self.warnings.extend(held.differences);
-    }
-
-    /// Adds what was inserted. A runtime that was not named may refuse it.
-    fn insert(&mut self, more: Inserted, options: &VerifyOptions) -> Result<(), VerifyError> {
-        self.add(more.held);
-        self.unchecked.extend(more.unchecked);
-        for error in more.refused {
-            if !options.providers.is_empty() {
-                return Err(error);
-            }
-            self.warnings.push(format!("skipped: {error}"));
-        }
-        Ok(())
-    }
-}
-
-/// Holds the models to their records.
-fn held(
-    given: &Given<'_>,
-    other: Option<&Given<'_>>,
-    options: &VerifyOptions,
-    backends: &[&dyn Backend],
-    is_pair: bool,
-) -> Result<Records, VerifyError> {
-    let mut all = Records::default();
-    let mut recorded = 0;
-    for given in std::iter::once(given).chain(other) {
-        let model = given.read();
-        all.unchecked.extend(given.unread.clone());
-        let invalid = |entry: &str, why| {
-            VerifyError::unsupported("verify", format!("invalid {entry} metadata: {why}"))
-        };
-        let written = written::read(model).transpose();
-        let written = written.map_err(|why| invalid("posenc.written", why))?;
-        let swap = record::swap::read(model).transpose();
-        let swap = swap.map_err(|why| invalid("posenc.swap", why))?;
-        let branches = branches(model, &detection(options));
-        match &written {
-            Some(written) => {
-                recorded += 1;
-                all.add(recorded::hold(model, written, &branches));
-            }
-            None => {
-                let lost = recorded::hold_lost(model);
-                recorded += usize::from(!lost.checks.is_empty());
-                all.add(lost);
-                if swap.is_none() {
-                    all.insert(inserted::hold_found(model, &branches, backends), options)?;
-                }
-            }
-        }
-        if let Some(swap) = &swap {
-            all.insert(inserted::hold(model, swap, &branches, backends), options)?;
-        }
-    }
-    if recorded == 0 {
-        let why = "masks, values, weights, outputs and encodings with learned numbers, because the \
-                   model has no record of a rewrite";
-        all.unchecked.push(why.to_owned());
-    } else if other.is_none() {
-        let why = "weights above 1 MiB, because the model that was rewritten was not given";
-        all.unchecked.push(why.to_owned());
-    } else if !is_pair {
-        let why = "weights above 1 MiB, because neither model was rewritten from the other";
-        all.unchecked.push(why.to_owned());
-    }
-    Ok(all)
 }
 
 #[cfg(test)]
