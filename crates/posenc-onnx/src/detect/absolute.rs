@@ -190,7 +190,8 @@ impl<'a> Candidate<'a> {
         let mut findings = vec![];
         for table in &self.tables {
             match self.learned(table) {
-                Ok(encoding) => {
+                Ok(mut encoding) => {
+                    encoding.dim = table.width(&self.found.trace, rows.dim());
                     let encoding = Encoding::Learned(encoding);
                     findings.push(self.finding(Some(table.value), encoding, None));
                 }

@@ -39,6 +39,19 @@ impl PositionTable {
             .all(|pair| pair[0].checked_add(1) == Some(pair[1]));
         usize::try_from(*read.first()?).ok().filter(|_| follows)
     }
+
+    /// Features of a row of which `added` are added: as many, where the constant has an axis of copies, one for
+    /// each sequence or layer.
+    pub(crate) fn width(&self, trace: &Trace, added: usize) -> usize {
+        let copies = self.dim / added.max(1);
+        let dims = trace.get(self.value).dims.as_deref();
+        let before = dims.and_then(|dims| dims.split_last());
+        let has_axis = before.is_some_and(|(_, before)| before.contains(&copies));
+        match copies > 1 && self.dim == copies * added && has_axis {
+            true => added,
+            false => self.dim,
+        }
+    }
 }
 
 /// A value on the path back to the table, and how rows of the table become its rows.

@@ -72,6 +72,33 @@ fn moved(s: &mut Sketch, by: i64) -> String {
 }
 
 #[test]
+fn copies_of_a_table_do_not_make_its_rows_wider() {
+    // A batch of two that was fixed by the export.
+    let of_sequences: Embed = |s, x| {
+        let row = |i: usize| ((i * 7919) % 101) as f64 / 101.0 - 0.5;
+        let numbers = (0..2 * ROWS * HIDDEN).map(|i| row(i % (ROWS * HIDDEN)));
+        let table = s.floats(&[2, ROWS, HIDDEN], numbers);
+        let shape = s.op("Shape", &[&x]);
+        let one = s.ints(&[1]);
+        let length = s.gather(&shape, &one, 0);
+        let zero = s.ints(&[0]);
+        let p = s.op("Slice", &[&table, &zero, &length, &one]);
+        s.op("Add", &[&x, &p])
+    };
+    let of_layers: Embed = |s, x| {
+        let table = s.weights(&[3, ROWS, HIDDEN]);
+        let one = s.int(1);
+        let table = s.gather(&table, &one, 0);
+        let at = s.range();
+        let p = s.gather(&table, &at, 0);
+        s.op("Add", &[&x, &p])
+    };
+    for (name, embed) in [("of sequences", of_sequences), ("of layers", of_layers)] {
+        assert_eq!(encodings(embed), [learned(0)], "{name}");
+    }
+}
+
+#[test]
 fn tables_are_found_however_their_rows_are_read() {
     let cases: [(&str, Embed, usize); 8] = [
         (
