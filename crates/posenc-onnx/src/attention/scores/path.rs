@@ -148,7 +148,9 @@ pub(crate) fn is_gated(
         if node.is("Mul") && along(content) == 1 && free.iter().any(|v| along(*v) > 1) {
             return true;
         }
-        let moves = is_copy(node.op()) || is_reshape(node.op()) || node.is("Add");
+        let is_scale = node.is("Mul") || node.is("Div") && node.input(0) == Some(content);
+        let scales = is_scale && free.iter().all(|v| along(*v) == 1);
+        let moves = is_copy(node.op()) || is_reshape(node.op()) || node.is("Add") || scales;
         value = moves.then_some(content);
     }
     false
