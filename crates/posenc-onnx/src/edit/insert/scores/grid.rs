@@ -1,7 +1,7 @@
 //! The numbers of queries and keys, and the distance of each pair.
 
 use posenc_ir::eval::Trace;
-use posenc_ir::{DType, Emitter, ScopeId, Tensor, ValueId};
+use posenc_ir::{DType, Dim, Emitter, ScopeId, Tensor, ValueId};
 
 use super::path::ScorePath;
 use crate::attention::{Operand, Site};
@@ -9,6 +9,8 @@ use crate::detect::context::Context;
 use crate::edit::insert::axes::{Axes, ValueAxis};
 use crate::edit::insert::length::{Length, Lengths};
 use crate::error::RewriteError;
+use crate::graph::mixing::token_axes;
+use crate::graph::ports::{Port, Role};
 use posenc_encodings::kind::Stack;
 
 /// The most distances of fixed lengths that are stored as a constant.
@@ -58,6 +60,8 @@ pub(crate) struct Grids<'a> {
     axes: &'a Axes<'a>,
     lengths: Lengths,
     grids: Vec<Grid>,
+    /// Whether caches may have different lengths in one run.
+    caches_differ: bool,
 }
 
 impl<'a> Grids<'a> {
@@ -67,6 +71,7 @@ impl<'a> Grids<'a> {
             axes,
             lengths: Lengths::default(),
             grids: vec![],
+            caches_differ: caches_differ(axes.context),
         }
     }
 
@@ -86,7 +91,8 @@ impl<'a> Grids<'a> {
                 && g.counts.last == counts.last
                 && value_of(&g.counts) == value_of(&counts);
             let is_near = g.scope == site.scope && g.stack == site.place.stack;
-            alike && is_near && !runs.is_empty() && g.runs == runs
+            let is_told = !self.caches_differ || counts.keys.is_none();
+            alike && is_near && is_told && !runs.is_empty() && g.runs == runs
         };
         if let Some(known) = self.grids.iter().position(same) {
             return known;
@@ -303,6 +309,22 @@ impl Grid {
         let queries = count(queries).filter(|_| last.is_none())?;
         Some([queries, keys.as_ref().map_or(Some(queries), count)?])
     }
+}
+
+/// Whether the lengths of caches are declared under several names: runs feed all of them in one length.
+fn caches_differ(context: &Context<'_>) -> bool {
+    let (graph, found) = (context.graph(), context.found);
+    let ports = &found.ports;
+    let name = |port: &'_ Port| {
+        let dims = ports.dims(port, found.lengths);
+        let axes = token_axes((graph, ports), port, &dims, found.lengths)?;
+        let axis = port.dims.get(*axes.first()?)?;
+        matches!(axis, Dim::Symbol(_)).then(|| axis.clone())
+    };
+    let caches = ports.iter().filter(|port| port.role == Role::Past);
+    let mut names = caches.filter_map(name);
+    let first = names.next();
+    names.any(|name| Some(name) != first)
 }
 
 fn scalar(out: &mut Emitter<'_>, n: i64) -> ValueId {

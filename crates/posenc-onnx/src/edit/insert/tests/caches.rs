@@ -1,6 +1,10 @@
 //! Keys and values of earlier tokens.
 
+use posenc_ir::Tensor;
+use posenc_runtime::{Backend, ModelSource, Options};
+
 use super::*;
+use crate::prove::testing::Evaluator;
 
 /// Keys, joined to those of a cache.
 fn cached(s: &mut Sketch, x: &str, side: Side) -> String {
@@ -89,4 +93,65 @@ fn unknown_forms_of_a_cache_are_refused() {
     };
     let why = swapped(&form.model(), &to(Kind::Rope)).unwrap_err();
     assert!(why.contains("earlier keys are joined"), "{why}");
+}
+
+/// Two layers whose caches have these names for their numbers of tokens.
+fn layers(pasts: [&str; 2]) -> Model {
+    let mut s = Sketch::default();
+    let mut x = s.embedded();
+    for (layer, past) in pasts.into_iter().enumerate() {
+        let (heads, size) = (HEADS.to_string(), SIZE.to_string());
+        let dims = ["batch", &*heads, past, &*size];
+        let q = s.headed(&x);
+        let [k, v] = ["key", "value"].map(|kind| {
+            let cache = s.input(
+                &format!("past_key_values.{layer}.{kind}"),
+                DType::F32,
+                &dims,
+            );
+            let new = s.headed(&x);
+            s.concat(&[&cache, &new], 2)
+        });
+        let y = s.weighted(&q, &k, &v);
+        x = s.op("Add", &[&x, &y]);
+    }
+    s.model(17, &[&x])
+}
+
+/// Runs two new tokens after so many in the cache of each layer.
+fn run_after(model: &Model, pasts: [usize; 2]) -> bool {
+    let bytes = model.to_bytes().unwrap();
+    let source = ModelSource::Bytes {
+        model: &bytes,
+        folder: None,
+    };
+    let mut session = Evaluator::default()
+        .load(source, &Options::default())
+        .unwrap();
+    let mut feeds = vec![("input_ids".to_owned(), Tensor::from_i64(&[1, 2], &[3, 4]))];
+    for (layer, past) in pasts.into_iter().enumerate() {
+        for kind in ["key", "value"] {
+            let dims = [1, HEADS, past, SIZE];
+            let numbers: Vec<f64> = (0..HEADS * past * SIZE).map(|i| (i as f64).sin()).collect();
+            let cache = Tensor::from_f64(DType::F32, &dims, &numbers);
+            feeds.push((format!("past_key_values.{layer}.{kind}"), cache));
+        }
+    }
+    let feeds: Vec<(&str, Tensor)> = feeds.iter().map(|(n, t)| (n.as_str(), t.clone())).collect();
+    session.run(&feeds, &[]).is_ok()
+}
+
+#[test]
+fn caches_of_lengths_of_their_own_get_biases_of_their_own() {
+    let ranges = |model: &Model| added(model).iter().filter(|op| **op == "Range").count();
+    let [same, own] = [["past", "past"], ["short", "long"]].map(layers);
+    for kind in [Kind::Alibi, Kind::T5Bias] {
+        let [same, own] = [&same, &own].map(|model| swapped(model, &to(kind)).unwrap());
+        assert_eq!(ranges(&own), 2 * ranges(&same), "{kind}");
+        assert!(run_after(&own, [3, 5]) && run_after(&own, [5, 5]), "{kind}");
+        assert!(
+            !run_after(&same, [3, 5]) && run_after(&same, [5, 5]),
+            "{kind}"
+        );
+    }
 }
