@@ -116,6 +116,20 @@ fn is_convolved(graph: &Graph, input: ValueId) -> bool {
     reaches(graph, input, convolves, |node| !node.is("Transpose"))
 }
 
+/// Whether a convolution reads an input of sequences of rows as images of one channel, as that of patches of a
+/// spectrogram.
+pub(crate) fn is_image(graph: &Graph, port: &Port) -> bool {
+    let over_two_axes = |_: &Use, node: &Node| {
+        let kernel = node.input(1).filter(|_| node.is("Conv"));
+        let kernel = kernel.and_then(|kernel| graph.constant(kernel));
+        kernel.is_some_and(|kernel| kernel.dims().len() == 4)
+    };
+    let passes = |node: &Node| is_elementwise(node.op()) || is_layout(node.op());
+    port.role == Role::Content
+        && port.dims.len() == 3
+        && reaches(graph, port.value, over_two_axes, passes)
+}
+
 /// Whether an input has samples of sound, of which a convolution makes frames, or pixels, which a change
 /// of shape puts into patches.
 fn has_parts(graph: &Graph, port: &Port) -> bool {

@@ -8,7 +8,7 @@ use posenc_runtime::feeds::Random;
 
 use super::VerifyError;
 use crate::graph::lane::wrap;
-use crate::graph::mixing::token_axes;
+use crate::graph::mixing::{is_image, token_axes};
 use crate::graph::ports::{Lengths, Port, Ports, Role, place};
 
 /// Which tokens of a run are padding.
@@ -162,7 +162,10 @@ pub(crate) fn equal_tokens(
                 vec![id.unwrap_or(nth as i64 % rows.max(1)) as f64; count]
             }
             Role::Content if dtype.is_float() => {
-                let axes = token_axes((graph, ports), port, &dims, at).unwrap_or_default();
+                let axes = match is_image(graph, port) {
+                    true => vec![1, 2],
+                    false => token_axes((graph, ports), port, &dims, at).unwrap_or_default(),
+                };
                 let random = Random::new(1 + nth as u64).tensor(dtype, &dims, -1.0, 1.0);
                 let Some(random) = random.and_then(|t| t.to_f64s()) else {
                     continue;

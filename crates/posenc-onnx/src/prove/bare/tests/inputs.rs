@@ -28,7 +28,7 @@ fn behind(is_placed: bool, make: impl Fn(&mut Sketch) -> String) -> Vec<SiteChec
 #[test]
 fn tokens_are_of_as_many_kinds_as_the_inputs_that_they_follow() {
     type Inputs = fn(&mut Sketch) -> String;
-    let cases: [(&str, Inputs); 3] = [
+    let cases: [(&str, Inputs); 4] = [
         ("a sum of two inputs", |s| {
             let ids = s.embedded();
             let x = s.input("inputs_embeds", DType::F32, &["batch", "sequence", "24"]);
@@ -44,6 +44,14 @@ fn tokens_are_of_as_many_kinds_as_the_inputs_that_they_follow() {
             let x = s.embedded();
             let image = s.input("image_features", DType::F32, &["batch", "9", "24"]);
             s.concat(&[&image, &x], 1)
+        }),
+        ("patches of a spectrogram", |s| {
+            let mel = s.input("input_values", DType::F32, &["batch", "32", "16"]);
+            let (mel, w) = (s.unsqueeze(&mel, &[1]), s.weights(&[HIDDEN, 1, 4, 4]));
+            let attrs = [("strides", A::Ints(&[3, 3]))];
+            let x = s.with("Conv", &[&mel, &w], &attrs);
+            let x = s.reshape(&x, &[0, HIDDEN as i64, -1]);
+            s.transpose(&x, &[0, 2, 1])
         }),
     ];
     for (name, inputs) in cases {
