@@ -2,6 +2,7 @@
 //! that are cut to the length, and shapes that were fixed at export.
 
 mod edge;
+mod held;
 mod longer;
 mod product;
 mod reach;
@@ -285,7 +286,9 @@ fn cut_to_length(longer: &mut Longer<'_>, node: &Node) -> Option<(ValueId, usize
         }
     }
     if longer.widens([start, ends]) {
-        return Some((table, rows.div_ceil(2)));
+        let length = rows.div_ceil(2);
+        let stays = held::stays(longer, node, rows, length);
+        return (!stays).then_some((table, length));
     }
     // Weights may be cut to the width of their input, which is no number of tokens.
     let is_longer = longer.grows(node.output(0)?);

@@ -176,3 +176,47 @@ fn distances_that_are_held_at_one_end_leave_the_table_at_the_other() {
     assert_eq!(limiting(held::<60>), [28]);
     assert!(limiting(held::<27>).is_empty(), "control");
 }
+
+/// What is held where rows are cut around the middle of a table.
+#[derive(Clone, Copy, PartialEq)]
+enum Held {
+    Nothing,
+    Cut,
+    Both,
+}
+
+/// Biases by distance from the rows around the middle of a table of 40: as many on each side as there are tokens, or
+/// as there are rows.
+fn around(s: &mut Sketch, x: &str, held: Held) -> String {
+    let count = count(s, x);
+    let half = s.ints(&[20]);
+    let span = match held {
+        Held::Nothing => count,
+        _ => s.op("Min", &[&count, &half]),
+    };
+    let (start, end) = (s.op("Sub", &[&half, &span]), s.op("Add", &[&half, &span]));
+    let (table, zero, one) = (s.weights(&[40, 1]), s.ints(&[0]), s.ints(&[1]));
+    let rows = s.op("Slice", &[&table, &start, &end, &zero]);
+    let distance = s.distance();
+    let mut index = s.op("Add", &[&distance, &span]);
+    if held == Held::Both {
+        let (least, most) = (s.int(0), s.op("Add", &[&span, &span]));
+        let most = s.op("Sub", &[&most, &one]);
+        let most = s.reshape(&most, &[]);
+        index = s.op("Clip", &[&index, &least, &most]);
+    }
+    let bias = s.gather(&rows, &index, 0);
+    let bias = s.transpose(&bias, &[2, 0, 1]);
+    let [scores, v] = s.scored(x, x);
+    let scores = s.op("Add", &[&scores, &bias]);
+    let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
+    let y = s.op("MatMul", &[&weights, &v]);
+    s.merged(&y)
+}
+
+#[test]
+fn a_cut_around_the_middle_is_no_limit_where_it_and_its_index_are_held() {
+    assert!(limiting(|s, x| around(s, &x, Held::Both)).is_empty());
+    assert_eq!(limiting(|s, x| around(s, &x, Held::Cut)), [20]);
+    assert_eq!(limiting(|s, x| around(s, &x, Held::Nothing)), [20]);
+}
