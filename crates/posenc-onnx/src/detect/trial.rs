@@ -24,6 +24,9 @@ pub(super) const TRIAL: Lengths = Lengths {
 /// tables that hold no more.
 const LARGER: [usize; 6] = [256, 2048, 16384, 32, 64, 128];
 
+/// Samples of sound that are tried beside ids.
+const SAMPLES: [usize; 2] = [16384, 2048];
+
 /// How often fewer tokens are tried for tables of few rows.
 const SHORTER: usize = 4;
 
@@ -74,6 +77,7 @@ impl Trial {
         trial = trial.of_first_axis(model, options);
         trial = trial.of_written_batch(model, options);
         trial = trial.of_written_length(model, options);
+        trial = trial.of_samples(model, options);
         trial = trial.of_spare_rows(model, options);
         // The model determines how much sound, or how large a picture, makes a few tokens, and a table of
         // positions how many at most.
@@ -204,6 +208,25 @@ impl Trial {
             true => other,
             false => self,
         }
+    }
+
+    /// The same with more sound beside ids, where that leaves less that is not read: the first convolutions need more
+    /// samples than there are tokens.
+    fn of_samples(mut self, model: &Model, options: &Options) -> Self {
+        let graph = model.graph();
+        for samples in SAMPLES {
+            let unread = self.unread(graph);
+            let Some(ports) = self.ports.of_samples(samples).filter(|_| unread > 0) else {
+                break;
+            };
+            let inputs = (ports, self.classes.clone());
+            let other = Self::run(model, options, inputs, self.lengths.sequence);
+            let keeps = other.attention.len() >= self.attention.len();
+            if keeps && other.unread(graph) < unread {
+                self = other;
+            }
+        }
+        self
     }
 
     /// Whether the keys of every site stand for tokens.

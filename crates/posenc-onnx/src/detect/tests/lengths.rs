@@ -331,3 +331,21 @@ fn a_table_that_is_chosen_for_longer_sequences_ends_too() {
     };
     assert!(limits_with(made).is_empty());
 }
+
+#[test]
+fn sound_beside_ids_has_more_samples_than_there_are_tokens() {
+    let mut s = Sketch::default();
+    let sound = s.input("sound", DType::F32, &["batch", "samples"]);
+    let (sound, kernel) = (s.unsqueeze(&sound, &[1]), s.weights(&[HIDDEN, 1, 127]));
+    let strides = [("strides", A::Ints(&[64]))];
+    let frames = s.with("Conv", &[&sound, &kernel], &strides);
+    let frames = s.transpose(&frames, &[0, 2, 1]);
+    let frames = s.attends(&frames, &frames);
+    let x = s.embedded();
+    let x = s.attends(&x, &x);
+    let y = s.attends(&x, &frames);
+    let found = found(&s.model(17, &[&y]));
+    let cross: Vec<bool> = found.attention.iter().map(|site| site.cross).collect();
+    assert_eq!(cross.len(), 3, "{cross:?}");
+    assert_eq!(cross.iter().filter(|cross| **cross).count(), 1);
+}

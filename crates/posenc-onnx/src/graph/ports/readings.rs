@@ -74,6 +74,27 @@ impl Ports {
         any.then_some(placed)
     }
 
+    /// The same inputs with so many samples of sound beside ids, where there is sound of an open length.
+    pub(crate) fn of_samples(&self, samples: usize) -> Option<Self> {
+        let is_open = |dim: &Dim| match dim {
+            Dim::Known(_) => false,
+            Dim::Symbol(name) => self.symbols.get(name) != Some(&Axis::Batch),
+            Dim::Unknown => true,
+        };
+        let is_sound = |port: &&Port| {
+            port.role == Role::Content
+                && port.dtype.is_float()
+                && matches!(&port.dims[..], [_, last] if is_open(last))
+        };
+        let sound: Vec<&Port> = self.ports.iter().filter(is_sound).collect();
+        let has_ids = self.ports.iter().any(|port| port.role == Role::Tokens);
+        let mut heard = self.clone();
+        heard
+            .fixed
+            .extend(sound.iter().map(|port| ((port.value, 1), samples)));
+        (has_ids && !sound.is_empty()).then_some(heard)
+    }
+
     /// Whether a mask is declared as long as the new tokens, though tokens are cached.
     pub(super) fn is_short_mask(&self, port: &Port) -> bool {
         let sequence =
