@@ -8,8 +8,8 @@ use super::longer::Longer;
 use crate::graph::lane::wrap;
 use crate::graph::operators::{is_copy, is_layout};
 
-/// Nodes to look at behind a cut.
-const NEAR: usize = 64;
+/// The most nodes to look at behind a cut, and before an index.
+const MOST: usize = 1024;
 
 /// Whether a `Slice` of a constant of so many rows, and what picks from what it cuts, stay within these rows though
 /// sequences are longer than `length`.
@@ -30,16 +30,22 @@ fn is_within(trace: &Trace, cut: &Node, rows: usize) -> bool {
     }
 }
 
-/// Whether rows are picked from what is computed of a cut, and all of them are there.
+/// Whether all that is computed of a cut is read by nodes that pick rows of it, and all of these are there.
 fn picks_within(graph: &Graph, trace: &Trace, cut: &Node) -> bool {
     let mut stack: Vec<ValueId> = cut.outputs().iter().flatten().copied().collect();
     let mut seen = FxHashSet::default();
     let mut picks = 0;
     while let Some(value) = stack.pop() {
+        if graph.uses(value).is_empty() || seen.len() > MOST {
+            return false;
+        }
         for at in graph.uses(value) {
             let node = graph.node(at.node);
-            if matches!(node.op(), "Shape" | "Size") || seen.len() > NEAR || !seen.insert(at.node) {
+            if matches!(node.op(), "Shape" | "Size") || !seen.insert(at.node) {
                 continue;
+            }
+            if node.is("Softmax") {
+                return false;
             }
             if matches!(node.op(), "Gather" | "GatherElements") {
                 if at.slot() != 0 || !is_there(graph, trace, node) {
@@ -65,10 +71,9 @@ fn is_there(graph: &Graph, trace: &Trace, node: &Node) -> bool {
         return false;
     };
     match trace.get(indices).to_i64() {
-        Some(indices) => indices.iter().all(|index| (-size..size).contains(index)),
-        None => {
-            bounds(graph, trace, indices).is_some_and(|[least, most]| least >= -size && most < size)
-        }
+        Some(indices) => indices.iter().all(|index| (0..size).contains(index)),
+        None => bounds(graph, trace, indices)
+            .is_some_and(|[least, most]| 0 <= least && least <= most && most < size),
     }
 }
 
@@ -76,7 +81,7 @@ fn is_there(graph: &Graph, trace: &Trace, node: &Node) -> bool {
 fn bounds(graph: &Graph, trace: &Trace, mut value: ValueId) -> Option<[i64; 2]> {
     let (mut least, mut most) = (None, None);
     let scalar = |value: Option<ValueId>| trace.get(value?).scalar_i64();
-    for _ in 0..NEAR {
+    for _ in 0..MOST {
         if let (Some(least), Some(most)) = (least, most) {
             return Some([least, most]);
         }

@@ -183,6 +183,8 @@ enum Held {
     Nothing,
     Cut,
     Both,
+    /// Both, and the largest number of the rows is read too.
+    BothBesideMost,
 }
 
 /// Biases by distance from the rows around the middle of a table of 40: as many on each side as there are tokens, or
@@ -199,13 +201,17 @@ fn around(s: &mut Sketch, x: &str, held: Held) -> String {
     let rows = s.op("Slice", &[&table, &start, &end, &zero]);
     let distance = s.distance();
     let mut index = s.op("Add", &[&distance, &span]);
-    if held == Held::Both {
+    if matches!(held, Held::Both | Held::BothBesideMost) {
         let (least, most) = (s.int(0), s.op("Add", &[&span, &span]));
         let most = s.op("Sub", &[&most, &one]);
         let most = s.reshape(&most, &[]);
         index = s.op("Clip", &[&index, &least, &most]);
     }
-    let bias = s.gather(&rows, &index, 0);
+    let mut bias = s.gather(&rows, &index, 0);
+    if held == Held::BothBesideMost {
+        let most = s.with("ReduceMax", &[&rows], &[("keepdims", A::Int(0))]);
+        bias = s.op("Add", &[&bias, &most]);
+    }
     let bias = s.transpose(&bias, &[2, 0, 1]);
     let [scores, v] = s.scored(x, x);
     let scores = s.op("Add", &[&scores, &bias]);
@@ -218,5 +224,6 @@ fn around(s: &mut Sketch, x: &str, held: Held) -> String {
 fn a_cut_around_the_middle_is_no_limit_where_it_and_its_index_are_held() {
     assert!(limiting(|s, x| around(s, &x, Held::Both)).is_empty());
     assert_eq!(limiting(|s, x| around(s, &x, Held::Cut)), [20]);
+    assert_eq!(limiting(|s, x| around(s, &x, Held::BothBesideMost)), [20]);
     assert_eq!(limiting(|s, x| around(s, &x, Held::Nothing)), [20]);
 }
