@@ -165,18 +165,26 @@ impl Trial {
         let graph = model.graph();
         let named = lengths::batch(graph, &self.classes, &self.trace);
         for batch in [Some(1), named].into_iter().flatten() {
-            let unread = self.unread(graph);
-            let Some(ports) = self.ports.of_batch(batch).filter(|_| unread > 0) else {
-                continue;
-            };
-            let inputs = (ports, self.classes.clone());
-            let other = Self::run(model, options, inputs, self.lengths.sequence);
-            let keeps = other.attention.len() >= self.attention.len();
-            if keeps && other.unread(graph) < unread {
-                self = other;
-            }
+            let ports = self.ports.of_batch(batch);
+            self = self.or_of(model, options, ports);
         }
         self
+    }
+
+    /// The same with another reading of the inputs, where that leaves less that is not read.
+    fn or_of(self, model: &Model, options: &Options, ports: Option<Ports>) -> Self {
+        let graph = model.graph();
+        let unread = self.unread(graph);
+        let Some(ports) = ports.filter(|_| unread > 0) else {
+            return self;
+        };
+        let inputs = (ports, self.classes.clone());
+        let other = Self::run(model, options, inputs, self.lengths.sequence);
+        let keeps = other.attention.len() >= self.attention.len();
+        match keeps && other.unread(graph) < unread {
+            true => other,
+            false => self,
+        }
     }
 
     /// The same with tokens along the first axis of inputs, where attention is over tokens then, and not
@@ -213,18 +221,9 @@ impl Trial {
     /// The same with more sound beside ids, where that leaves less that is not read: the first convolutions need more
     /// samples than there are tokens.
     fn of_samples(mut self, model: &Model, options: &Options) -> Self {
-        let graph = model.graph();
         for samples in SAMPLES {
-            let unread = self.unread(graph);
-            let Some(ports) = self.ports.of_samples(samples).filter(|_| unread > 0) else {
-                break;
-            };
-            let inputs = (ports, self.classes.clone());
-            let other = Self::run(model, options, inputs, self.lengths.sequence);
-            let keeps = other.attention.len() >= self.attention.len();
-            if keeps && other.unread(graph) < unread {
-                self = other;
-            }
+            let ports = self.ports.of_samples(samples);
+            self = self.or_of(model, options, ports);
         }
         self
     }

@@ -54,6 +54,7 @@ impl<'a> Subject<'a> {
         })
     }
 
+    /// The same, with what errors say of it.
     pub(crate) fn named(mut self, name: &'static str) -> Self {
         self.name = name;
         self

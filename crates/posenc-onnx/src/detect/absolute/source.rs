@@ -40,8 +40,8 @@ impl PositionTable {
         usize::try_from(*read.first()?).ok().filter(|_| follows)
     }
 
-    /// Features of a row of which `added` are added: as many, where the constant has an axis of copies, one for
-    /// each sequence or layer.
+    /// Features of a row: `added`, as many as are added to a token, where the constant has an axis of copies of its
+    /// rows for sequences or layers.
     pub(crate) fn width(&self, trace: &Trace, added: usize) -> usize {
         let copies = self.dim / added.max(1);
         let dims = trace.get(self.value).dims.as_deref();

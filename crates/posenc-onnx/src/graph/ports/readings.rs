@@ -88,11 +88,12 @@ impl Ports {
         };
         let sound: Vec<&Port> = self.ports.iter().filter(is_sound).collect();
         let has_ids = self.ports.iter().any(|port| port.role == Role::Tokens);
-        let mut heard = self.clone();
-        heard
-            .fixed
-            .extend(sound.iter().map(|port| ((port.value, 1), samples)));
-        (has_ids && !sound.is_empty()).then_some(heard)
+        (has_ids && !sound.is_empty()).then(|| {
+            let mut heard = self.clone();
+            let axes = sound.iter().map(|port| ((port.value, 1), samples));
+            heard.fixed.extend(axes);
+            heard
+        })
     }
 
     /// Whether a mask is declared as long as the new tokens, though tokens are cached.
