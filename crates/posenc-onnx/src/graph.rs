@@ -1,6 +1,7 @@
 //! What a value of a graph is: roles of inputs, dataflow, axes, regions, products.
 
 pub(crate) mod bodies;
+pub(crate) mod caches;
 pub(crate) mod continued;
 pub(crate) mod dataflow;
 pub(crate) mod einsum;

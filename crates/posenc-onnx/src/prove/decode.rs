@@ -1,11 +1,10 @@
 //! Prefill against decode: the last row of n tokens at once equals that of one token after n − 1
 //! tokens in the cache.
 
-use posenc_ir::Tensor;
+use posenc_ir::{Tensor, ValueId};
 use posenc_runtime::{Optimization, Session};
 
 use super::VerifyError;
-use super::caches::present;
 use super::feeds::{Padding, feeds};
 use super::lengths::{is_affordable, supports};
 use super::noise::noise;
@@ -14,7 +13,8 @@ use super::run::{Outputs, RuntimeTarget, run};
 use super::subject::Subject;
 use crate::attention::Site;
 use crate::detect::Found;
-use crate::graph::ports::{Lengths, Role};
+use crate::graph::caches::{cut, present};
+use crate::graph::ports::{Lengths, Port, Role};
 use crate::report::Run;
 
 /// Tokens of the run that is compared first.
@@ -169,17 +169,53 @@ fn cache(subject: &Subject<'_>, outputs: &Outputs) -> Result<Vec<(String, Tensor
     let past = subject.ports().iter().filter(|p| p.role == Role::Past);
     let kept = past.map(|port| {
         let name = graph.name(port.value);
-        let tensor = present(graph, port.value).and_then(|v| {
-            let found = outputs.iter().find(|(name, _)| name == graph.name(v));
+        let given = |output: ValueId| {
+            let found = outputs.iter().find(|(name, _)| name == graph.name(output));
             found.map(|(_, tensor)| tensor.clone())
-        });
-        let tensor = tensor.ok_or_else(|| {
+        };
+        let whole = present(graph, port.value).and_then(given);
+        let last = || cut(graph, port.value).and_then(given);
+        let last = || last().filter(|last| fills_windows(subject, port, last));
+        let tensor = whole.or_else(last).ok_or_else(|| {
             let why = "cannot identify the output that contains this cache after a run";
             VerifyError::unsupported(name, why)
         })?;
         Ok((name.to_owned(), tensor))
     });
     kept.collect()
+}
+
+/// Whether the tokens that are kept of a cache are all that a mask with a window lets a next token see.
+fn fills_windows(subject: &Subject<'_>, port: &Port, kept: &Tensor) -> bool {
+    let ports = subject.ports();
+    let dims = |past: usize| {
+        let at = Lengths {
+            batch: 2,
+            sequence: 1,
+            past,
+        };
+        ports.dims(port, at)
+    };
+    let axis = dims(1).iter().zip(&dims(2)).position(|(a, b)| a != b);
+    let tokens = axis.and_then(|axis| kept.dims().get(axis));
+    let windows = subject
+        .found
+        .attention
+        .iter()
+        .filter_map(|site| site.mask.window);
+    let seen = windows.max().and_then(|window| window.checked_sub(1));
+    seen.zip(tokens)
+        .is_some_and(|(seen, tokens)| *tokens >= seen)
+}
+
+/// Whether some output contains a part of a cache alone.
+pub(super) fn is_cut(subject: &Subject<'_>) -> bool {
+    let graph = subject.model.graph();
+    let mut past = subject
+        .ports()
+        .iter()
+        .filter(|port| port.role == Role::Past);
+    past.any(|port| cut(graph, port.value).is_some())
 }
 
 /// The last row along axis 1, which keeps length 1.

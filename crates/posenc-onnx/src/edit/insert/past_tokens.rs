@@ -11,6 +11,7 @@ use super::length::Length;
 use crate::attention::{Operand, Site};
 use crate::detect::context::Context;
 use crate::error::RewriteError;
+use crate::graph::caches::cut;
 use crate::graph::dataflow::Class;
 use crate::graph::lane::back;
 
@@ -36,6 +37,35 @@ pub(crate) enum PastTokens {
 /// Why a cache does not determine the number of earlier tokens.
 const BUFFER: &str = "its cache may be longer than its content, so the positions of new tokens are \
                       not known; give `add-position-ids`";
+
+/// Why a cache of a window does not either.
+const WINDOW: &str = "its cache keeps the last tokens alone, as do those of the other layers, so the positions of \
+                      new tokens are not known; give `add-position-ids`";
+
+/// A site that counts the tokens before the new ones for the stack of a site: itself, or where its cache keeps the last
+/// tokens alone, one whose cache keeps all.
+pub(crate) fn counting<'a>(axes: &Axes<'a>, site: &'a Site) -> &'a Site {
+    let context = axes.context;
+    let keeps_all = |site: &&Site| {
+        let cache = joined(context, site).filter(|_| site.past);
+        cache.is_some_and(|at| !is_cut(axes, at))
+    };
+    let is_near = |other: &&Site| {
+        other.place.stack == site.place.stack && other.scope == site.scope && !other.cross
+    };
+    match joined(context, site) {
+        Some(at) if site.past && is_cut(axes, at) => {
+            let mut others = context.found.attention.iter().filter(is_near);
+            others.find(keeps_all).unwrap_or(site)
+        }
+        _ => site,
+    }
+}
+
+/// Whether the model keeps a part of a cache alone for the next step.
+fn is_cut(axes: &Axes<'_>, at: ValueAxis) -> bool {
+    cut(axes.context.graph(), axes.origin(at).value).is_some()
+}
 
 /// What determines the number of tokens before the new ones of a site.
 ///
@@ -77,6 +107,7 @@ pub(crate) fn past_tokens(axes: &Axes<'_>, site: &Site) -> Result<PastTokens, Re
     };
     let length = |at: ValueAxis| context.dims(at.value)?.get(at.axis).copied();
     match cache.filter(|at| length(*at) == Some(context.found.lengths.past)) {
+        Some(at) if is_cut(axes, at) => refuse(WINDOW),
         Some(at) => Ok(PastTokens::Same(PastLength::Keys(Length::of(axes, at)))),
         None => refuse("cannot locate where earlier keys are joined to the new ones"),
     }

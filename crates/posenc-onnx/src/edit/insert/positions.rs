@@ -7,7 +7,7 @@ use super::Preserved;
 use super::axes::{Axes, ValueAxis};
 use super::last_index::positions_up_to;
 use super::length::{Length, Lengths, range};
-use super::past_tokens::{PastLength, PastTokens, past_tokens};
+use super::past_tokens::{PastLength, PastTokens, counting, past_tokens};
 use crate::detect::context::Context;
 use crate::error::{Refusal, RewriteError};
 use crate::graph::ports::{Port, Role};
@@ -100,7 +100,7 @@ impl<'a> Positions<'a> {
         let length = Length::of(self.axes, at);
         let source = match self.given(out, site.place.stack, tokens, length)? {
             Some(given) => PositionSource::Given(given),
-            None => match (past_tokens(self.axes, site)?, length) {
+            None => match (past_tokens(self.axes, counting(self.axes, site))?, length) {
                 (PastTokens::LastIndex(last), _) => PositionSource::Given(PositionValues {
                     by_sequence: true,
                     ..PositionValues::counted(positions_up_to(

@@ -311,20 +311,19 @@ impl Grid {
     }
 }
 
-/// Whether the lengths of caches are declared under several names: runs feed all of them in one length.
+/// Whether caches are not declared to be of one length, though runs feed all of them in one.
 fn caches_differ(context: &Context<'_>) -> bool {
     let (graph, found) = (context.graph(), context.found);
     let ports = &found.ports;
-    let name = |port: &'_ Port| {
+    let length = |port: &'_ Port| {
         let dims = ports.dims(port, found.lengths);
         let axes = token_axes((graph, ports), port, &dims, found.lengths)?;
-        let axis = port.dims.get(*axes.first()?)?;
-        matches!(axis, Dim::Symbol(_)).then(|| axis.clone())
+        port.dims.get(*axes.first()?).cloned()
     };
     let caches = ports.iter().filter(|port| port.role == Role::Past);
-    let mut names = caches.filter_map(name);
-    let first = names.next();
-    names.any(|name| Some(name) != first)
+    let lengths: Vec<Dim> = caches.filter_map(length).collect();
+    let mut pairs = lengths.windows(2);
+    pairs.any(|pair| pair[0] != pair[1] || pair[0] == Dim::Unknown)
 }
 
 fn scalar(out: &mut Emitter<'_>, n: i64) -> ValueId {

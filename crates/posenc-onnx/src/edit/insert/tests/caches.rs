@@ -97,6 +97,11 @@ fn unknown_forms_of_a_cache_are_refused() {
 
 /// Two layers whose caches have these names for their numbers of tokens.
 fn layers(pasts: [&str; 2]) -> Model {
+    kept(pasts, [false; 2])
+}
+
+/// The same, of which some keep their last tokens alone for the next step.
+fn kept(pasts: [&str; 2], are_cut: [bool; 2]) -> Model {
     let mut s = Sketch::default();
     let mut x = s.embedded();
     for (layer, past) in pasts.into_iter().enumerate() {
@@ -110,7 +115,13 @@ fn layers(pasts: [&str; 2]) -> Model {
                 &dims,
             );
             let new = s.headed(&x);
-            s.concat(&[&cache, &new], 2)
+            let all = s.concat(&[&cache, &new], 2);
+            let next = match are_cut[layer] {
+                true => s.slice(&all, 2, [-7, i64::MAX, 1]),
+                false => s.op("Identity", &[&all]),
+            };
+            s.output(&next);
+            all
         });
         let y = s.weighted(&q, &k, &v);
         x = s.op("Add", &[&x, &y]);
@@ -154,4 +165,29 @@ fn caches_of_lengths_of_their_own_get_biases_of_their_own() {
             "{kind}"
         );
     }
+}
+
+#[test]
+fn a_cache_that_keeps_all_tokens_counts_them_for_layers_whose_caches_do_not() {
+    let counted = |are_cut: [bool; 2]| {
+        let model = swapped(&kept(["a", "b"], are_cut), &to(Kind::Rope))?;
+        let graph = model.graph();
+        let new = graph
+            .nodes()
+            .filter(|(_, node)| node.name().starts_with("posenc"));
+        let shapes = new.filter(|(_, node)| node.is("Shape"));
+        let read = shapes.filter_map(|(_, node)| Some(graph.name(node.input(0)?)));
+        let caches = read.filter(|name| name.starts_with("past_key_values"));
+        Ok::<_, String>(caches.map(str::to_owned).collect::<Vec<_>>())
+    };
+    assert_eq!(
+        counted([true, false]),
+        Ok(vec!["past_key_values.1.key".to_owned()])
+    );
+    assert_eq!(
+        counted([false, true]),
+        Ok(vec!["past_key_values.0.key".to_owned()])
+    );
+    let why = counted([true, true]).expect_err("no cache counts");
+    assert!(why.contains("keeps the last tokens alone"), "{why}");
 }
