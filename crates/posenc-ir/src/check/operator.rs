@@ -302,5 +302,13 @@ fn attributes<'n>(node: &'n Node, signature: &Signature) -> Result<Vec<&'n str>>
         let why = format!("Constant has {values} values instead of one");
         return Err(Error::invalid(why));
     }
+    let parts = node.int("num_outputs").ok().flatten();
+    if let Some(parts) = parts.filter(|_| node.is("Split")) {
+        let outputs = node.outputs().len();
+        if usize::try_from(parts) != Ok(outputs) {
+            let why = format!("num_outputs of Split is {parts}, but it has {outputs} outputs");
+            return Err(Error::invalid(why));
+        }
+    }
     Ok(unknown)
 }

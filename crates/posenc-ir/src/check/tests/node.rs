@@ -28,6 +28,14 @@ fn with(mut node: NodeProto, attributes: Vec<AttributeProto>) -> NodeProto {
     node
 }
 
+/// A division into two outputs that says how many parts it has.
+fn split(parts: i64) -> NodeProto {
+    with(
+        node("Split", &["x"], &["y", "z"]),
+        vec![int("num_outputs", parts)],
+    )
+}
+
 /// A model of this one node under a version of ai.onnx.
 fn alone(version: i64, node: NodeProto) -> ModelProto {
     let mut m = changed(|g| {
@@ -97,6 +105,7 @@ fn nodes_that_match_their_operator_pass() {
             9,
             node("Upsample", &["x", "w"], &["y"]),
         ),
+        ("two parts", 18, split(2)),
         ("both branches", 17, choice(neg("a"), neg("b"))),
         ("a loop", 17, repeat(3, 3)),
     ];
@@ -272,6 +281,18 @@ fn other_nodes_are_refused_with_the_reason() {
             17,
             both,
             "Constant has 2 values instead of one",
+        ),
+        (
+            "a part without an output",
+            18,
+            split(3),
+            "num_outputs of Split is 3, but it has 2 outputs",
+        ),
+        (
+            "an output without a part",
+            18,
+            split(1),
+            "num_outputs of Split is 1, but it has 2 outputs",
         ),
         (
             "one branch",
