@@ -108,9 +108,9 @@ impl Comparison<'_> {
             // How the inputs follow a cache of which a part is kept is not known, unless the other model takes them.
             Err(error @ VerifyError::Runtime { .. })
                 if is_cut(self.subject)
-                    && !self
+                    && self
                         .other
-                        .is_some_and(|other| decode(other, longest, target).is_ok()) =>
+                        .is_none_or(|other| decode(other, longest, target).is_err()) =>
             {
                 warnings.push(format!("prefill was not compared with decode: {error}"));
             }
