@@ -82,7 +82,7 @@ impl Request {
                 format!("`scale` {scale} is not for {kind}, which `to` inserts; remove one of them")
             }
         };
-        Err(Refusal::unsupported(why))
+        Err(Refusal::invalid(why))
     }
 
     /// Refuses values that the inserted family cannot have.
