@@ -3,13 +3,14 @@
 use std::cell::{OnceCell, RefCell};
 
 use posenc_ir::eval::{Budget, Trace};
-use posenc_ir::{Dim, NodeId, ValueId};
+use posenc_ir::{Dim, Node, NodeId, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::attention::stream::{self, Tokens};
 use crate::detect::Runs;
 use crate::detect::context::Context;
-use crate::graph::lane::{Lane, back};
+use crate::graph::dataflow::Class;
+use crate::graph::lane::{Lane, back, wrap};
 
 /// An axis of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -132,6 +133,7 @@ fn origin(context: &Context<'_>, origins: &mut Origins, at: ValueAxis) -> ValueA
                 "Gather" if node.domain().is_empty() && slot == 1 => gathered(context, id, at.axis),
                 _ => along(context, id, output, slot, at.axis),
             };
+            let axis = axis.filter(|axis| !may_cut(context, node, *axis));
             let next = axis.map(|axis| ValueAxis { value, axis });
             let next = next.filter(|next| length(*next) == Some(wanted));
             stack.extend(next.map(|next| (next, Some(at))));
@@ -162,12 +164,46 @@ fn along(
     lane.map(|lane| lane.sequence).or_else(all)
 }
 
+/// Whether this is a `Slice` that leaves out elements of a longer axis, though it may leave out none here: those before a
+/// start that is not always 0, or those behind a constant end.
+fn may_cut(context: &Context<'_>, node: &Node, axis: usize) -> bool {
+    if !node.is("Slice") {
+        return false;
+    }
+    let is_constant = |value: ValueId| context.found.classes.of_value(value) == Class::CONSTANT;
+    let list = |slot: usize, name: &str| match node.input(slot) {
+        Some(value) if is_constant(value) => Some(
+            context
+                .found
+                .trace
+                .get(value)
+                .to_i64()?
+                .iter()
+                .copied()
+                .collect(),
+        ),
+        Some(_) => None,
+        None => node.ints(name).ok()?.map(<[i64]>::to_vec),
+    };
+    let rank = node
+        .input(0)
+        .and_then(|value| context.dims(value))
+        .map_or(0, <[usize]>::len);
+    let axes = list(3, "axes").unwrap_or_else(|| (0..rank as i64).collect());
+    let Some(i) = axes.iter().position(|a| wrap(*a, rank) == Some(axis)) else {
+        return false;
+    };
+    let bound = |slot, name| list(slot, name).and_then(|bounds| bounds.get(i).copied());
+    let is_behind = |end: i64| end >= i64::from(i32::MAX);
+    bound(1, "starts") != Some(0) || !bound(2, "ends").is_none_or(is_behind)
+}
+
 /// The axis of the index of a `Gather` that becomes an axis of its result.
 fn gathered(context: &Context<'_>, id: NodeId, axis: usize) -> Option<usize> {
     let node = context.graph().node(id);
     let data = context.dims(node.input(0)?)?.len();
     let index = context.dims(node.input(1)?)?.len();
-    let along = crate::graph::lane::wrap(node.int("axis").ok()?.unwrap_or(0), data)?;
+    let along = wrap(node.int("axis").ok()?.unwrap_or(0), data)?;
     axis.checked_sub(along).filter(|a| *a < index)
 }
 
@@ -322,5 +358,22 @@ mod tests {
             let at = ValueAxis { value, axis: 1 };
             assert_eq!([axes.origin(at), axes.origin(at)], [at; 2]);
         });
+    }
+    #[test]
+    fn a_slice_that_may_cut_a_longer_input_is_an_origin_of_its_own() {
+        let whole = [0, i64::MAX, 1];
+        for (range, axis, passes) in [
+            (whole, 1, true),
+            ([-100, i64::MAX, 1], 1, false),
+            ([0, 100, 1], 1, false),
+            // Of another axis.
+            ([-100, i64::MAX, 1], 0, true),
+        ] {
+            let make = |s: &mut Sketch, x: &str| s.slice(x, axis, range);
+            of(&["batch", "sequence"], make, |axes, value| {
+                let origin = axes.origin(ValueAxis { value, axis: 1 });
+                assert_eq!(origin.value != value, passes, "{range:?} of axis {axis}");
+            });
+        }
     }
 }

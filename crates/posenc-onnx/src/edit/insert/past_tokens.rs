@@ -62,9 +62,20 @@ pub(crate) fn counting<'a>(axes: &Axes<'a>, site: &'a Site) -> &'a Site {
     }
 }
 
-/// Whether the model keeps a part of a cache alone for the next step.
+/// Whether the earlier keys that are joined here are the last ones alone: of a cache that is kept so for the next step, or
+/// of one that is cut before them.
 fn is_cut(axes: &Axes<'_>, at: ValueAxis) -> bool {
-    cut(axes.context.graph(), axes.origin(at).value).is_some()
+    let (graph, ports) = (axes.context.graph(), &axes.context.found.ports);
+    let origin = axes.origin(at).value;
+    if ports.iter().any(|port| port.value == origin) {
+        return cut(graph, origin).is_some();
+    }
+    let before = |value: &ValueId| graph.node(graph.producer(*value)?.0).input(0);
+    let is_slice = |value: ValueId| {
+        let made = graph.producer(value);
+        made.is_some_and(|(id, _)| graph.node(id).is("Slice"))
+    };
+    std::iter::successors(Some(at.value), before).any(is_slice)
 }
 
 /// What determines the number of tokens before the new ones of a site.

@@ -58,7 +58,7 @@ fn positions_of_new_tokens_follow_those_of_the_cache() {
 
 #[test]
 fn keys_that_join_a_cache_where_attention_does_not_read_them_are_refused() {
-    let twice: fn(&mut Sketch, &str, Side) -> String = |s, x, side| {
+    fn twice(s: &mut Sketch, x: &str, side: Side) -> String {
         let joined = cached(s, x, side);
         if side == Side::Key {
             let new = s.slice(&joined, 2, [0, i64::MAX, 1]);
@@ -66,14 +66,21 @@ fn keys_that_join_a_cache_where_attention_does_not_read_them_are_refused() {
             s.output(&elsewhere);
         }
         joined
-    };
-    let form = Form {
-        head: twice,
-        value: cached_values,
-        ..Form::default()
-    };
-    let why = swapped(&form.model(), &to(Kind::Rope)).unwrap_err();
-    assert!(why.contains("where attention does not read them"), "{why}");
+    }
+    fn scaled(s: &mut Sketch, x: &str, side: Side) -> String {
+        let joined = twice(s, x, side);
+        let factor = s.weights(&[1]);
+        s.op("Mul", &[&joined, &factor])
+    }
+    for head in [twice as fn(&mut Sketch, &str, Side) -> String, scaled] {
+        let form = Form {
+            head,
+            value: cached_values,
+            ..Form::default()
+        };
+        let why = swapped(&form.model(), &to(Kind::Rope)).unwrap_err();
+        assert!(why.contains("where attention does not read them"), "{why}");
+    }
 }
 
 #[test]
@@ -97,11 +104,21 @@ fn unknown_forms_of_a_cache_are_refused() {
 
 /// Two layers whose caches have these names for their numbers of tokens.
 fn layers(pasts: [&str; 2]) -> Model {
-    kept(pasts, [false; 2])
+    kept(pasts, [Cut::Never; 2])
 }
 
-/// The same, of which some keep their last tokens alone for the next step.
-fn kept(pasts: [&str; 2], are_cut: [bool; 2]) -> Model {
+/// Where a cache is cut to its last tokens.
+#[derive(Clone, Copy, PartialEq)]
+enum Cut {
+    Never,
+    /// Before the new ones join them.
+    Before,
+    /// For the next step.
+    After,
+}
+
+/// The same, of which some are cut.
+fn kept(pasts: [&str; 2], cuts: [Cut; 2]) -> Model {
     let mut s = Sketch::default();
     let mut x = s.embedded();
     for (layer, past) in pasts.into_iter().enumerate() {
@@ -115,10 +132,15 @@ fn kept(pasts: [&str; 2], are_cut: [bool; 2]) -> Model {
                 &dims,
             );
             let new = s.headed(&x);
-            let all = s.concat(&[&cache, &new], 2);
-            let next = match are_cut[layer] {
-                true => s.slice(&all, 2, [-7, i64::MAX, 1]),
-                false => s.op("Identity", &[&all]),
+            let last = |s: &mut Sketch, all: &str| s.slice(all, 2, [-100, i64::MAX, 1]);
+            let earlier = match cuts[layer] {
+                Cut::Before => last(&mut s, &cache),
+                _ => cache,
+            };
+            let all = s.concat(&[&earlier, &new], 2);
+            let next = match cuts[layer] {
+                Cut::After => last(&mut s, &all),
+                _ => s.op("Identity", &[&all]),
             };
             s.output(&next);
             all
@@ -169,8 +191,8 @@ fn caches_of_lengths_of_their_own_get_biases_of_their_own() {
 
 #[test]
 fn a_cache_that_keeps_all_tokens_counts_them_for_layers_whose_caches_do_not() {
-    let counted = |are_cut: [bool; 2]| {
-        let model = swapped(&kept(["a", "b"], are_cut), &to(Kind::Rope))?;
+    let counted = |cuts: [Cut; 2]| {
+        let model = swapped(&kept(["a", "b"], cuts), &to(Kind::Rope))?;
         let graph = model.graph();
         let new = graph
             .nodes()
@@ -180,14 +202,11 @@ fn a_cache_that_keeps_all_tokens_counts_them_for_layers_whose_caches_do_not() {
         let caches = read.filter(|name| name.starts_with("past_key_values"));
         Ok::<_, String>(caches.map(str::to_owned).collect::<Vec<_>>())
     };
-    assert_eq!(
-        counted([true, false]),
-        Ok(vec!["past_key_values.1.key".to_owned()])
-    );
-    assert_eq!(
-        counted([false, true]),
-        Ok(vec!["past_key_values.0.key".to_owned()])
-    );
-    let why = counted([true, true]).expect_err("no cache counts");
-    assert!(why.contains("keeps the last tokens alone"), "{why}");
+    let [first, second] = [0, 1].map(|layer| vec![format!("past_key_values.{layer}.key")]);
+    for cut in [Cut::Before, Cut::After] {
+        assert_eq!(counted([cut, Cut::Never]), Ok(second.clone()));
+        assert_eq!(counted([Cut::Never, cut]), Ok(first.clone()));
+        let why = counted([cut; 2]).expect_err("no cache counts");
+        assert!(why.contains("keeps the last tokens alone"), "{why}");
+    }
 }
