@@ -7,7 +7,7 @@ use crate::attention::reads::weighted;
 use crate::detect::Found;
 use crate::detect::context::Context;
 use crate::error::RewriteError;
-use crate::graph::operators::{is_copy, is_layout};
+use crate::graph::operators::{is_copy, is_elementwise, is_layout};
 use crate::graph::ports::Role;
 use crate::plan::swap::SwapPlan;
 
@@ -65,7 +65,7 @@ impl Cached {
         while let Some(value) = stack.pop() {
             match graph.producer(value) {
                 None if is_past(value) => self.inputs.push(value),
-                Some((id, _)) if joins_or_moves(graph.node(id)) && self.nodes.insert(id) => {
+                Some((id, _)) if is_passed(graph.node(id)) && self.nodes.insert(id) => {
                     stack.extend(graph.node(id).inputs().iter().flatten());
                 }
                 _ => {}
@@ -82,7 +82,7 @@ fn joins(graph: &Graph, found: &Found, past: ValueId) -> Vec<NodeId> {
     while let Some(value) = stack.pop() {
         for at in graph.uses(value) {
             let node = graph.node(at.node);
-            let is_new = joins_or_moves(node) && seen.insert(at.node);
+            let is_new = is_passed(node) && seen.insert(at.node);
             match found.classes.content(node).count() {
                 _ if !is_new => {}
                 0 | 1 => stack.extend(node.outputs().iter().flatten()),
@@ -94,11 +94,12 @@ fn joins(graph: &Graph, found: &Found, past: ValueId) -> Vec<NodeId> {
     joins
 }
 
-/// Whether a node moves keys, or puts them beside others.
-fn joins_or_moves(node: &Node) -> bool {
+/// Whether a node moves, scales or rotates keys, or puts them beside others.
+fn is_passed(node: &Node) -> bool {
     let joins = matches!(
         node.op(),
         "Concat" | "ScatterND" | "ScatterElements" | "Where"
     );
-    joins || is_layout(node.op()) || is_copy(node.op()) || node.is("Slice")
+    let moves = is_layout(node.op()) || is_copy(node.op()) || node.is("Slice");
+    joins || moves || is_elementwise(node.op())
 }
