@@ -17,6 +17,7 @@ mod planted;
 mod readme;
 mod renamed;
 mod rescale;
+mod rotating;
 mod roundtrip;
 mod runtime;
 mod snapshots;

@@ -126,8 +126,9 @@ fn the_kernels_that_are_known_are_those_of_the_runtime() {
             Some("no MultiHeadAttention of bfloat16 for the processor"),
         ),
         (
-            "(float[2, 4, 64] x, float[64, 192] w, float[192] b) => (float[2, 4, 64] y) \
-             { y = com.microsoft.Attention <num_heads = 2, do_rotary = 1> (x, w, b) }",
+            // With a mask of one axis or two, it is written as operators that the runtime has.
+            "(float[2, 4, 64] x, float[64, 192] w, float[192] b, int32[2, 1, 4, 4] m) => (float[2, 4, 64] y) \
+             { y = com.microsoft.Attention <num_heads = 2, do_rotary = 1> (x, w, b, m) }",
             Some("no Attention for the processor that rotates"),
         ),
         (

@@ -119,6 +119,30 @@ impl<'g> Emitter<'g> {
         outputs: usize,
     ) -> Vec<ValueId> {
         let name = self.fresh(&op.to_lowercase());
+        self.named(name, (domain, op), inputs, attrs, outputs)
+    }
+
+    /// The same, with a name in the module of another node, in whose place it is.
+    pub fn node_for(
+        &mut self,
+        old: NodeId,
+        (domain, op): (&str, &str),
+        inputs: &[Option<ValueId>],
+        attrs: &[(&str, Attr)],
+        outputs: usize,
+    ) -> Vec<ValueId> {
+        let name = self.fresh_beside(self.graph.node(old), op);
+        self.named(name, (domain, op), inputs, attrs, outputs)
+    }
+
+    fn named(
+        &mut self,
+        name: String,
+        (domain, op): (&str, &str),
+        inputs: &[Option<ValueId>],
+        attrs: &[(&str, Attr)],
+        outputs: usize,
+    ) -> Vec<ValueId> {
         let outputs: Vec<ValueId> = (0..outputs).map(|i| self.computed(&name, i)).collect();
         self.patch.nodes.push(NewNode {
             scope: self.scope,
@@ -159,7 +183,7 @@ impl<'g> Emitter<'g> {
             let why = "a node with bodies or an overload cannot be copied";
             return Err(Error::patch(why).at(self.graph.place(node)));
         }
-        let name = self.fresh_beside(old);
+        let name = self.fresh_beside(old, old.op());
         let outputs = old.outputs().iter().enumerate();
         let outputs: Vec<Option<ValueId>> = outputs
             .map(|(i, v)| v.map(|_| self.computed(&name, i)))
@@ -431,9 +455,9 @@ impl<'g> Emitter<'g> {
         self.unused(format!("{prefix}/{label}"))
     }
 
-    /// A name for a copy of a node: in the module of its name or, without one, below its name.
-    fn fresh_beside(&mut self, old: &Node) -> String {
-        let label = old.op().to_lowercase();
+    /// A name for a node in place of another: in the module of its name or, without one, below its name.
+    fn fresh_beside(&mut self, old: &Node, op: &str) -> String {
+        let label = op.to_lowercase();
         let module = match old.name().rsplit_once('/') {
             Some((module, _)) if !module.is_empty() => module,
             _ => old.name(),

@@ -12,6 +12,7 @@ pub(crate) mod ones;
 pub(crate) mod operators;
 pub(crate) mod ports;
 pub(crate) mod product;
+pub(crate) mod projecting;
 pub(crate) mod reduction;
 pub(crate) mod region;
 pub(crate) mod reorder;

@@ -7,12 +7,13 @@ pub(crate) mod positionless;
 mod shared;
 mod windows;
 
-use posenc_ir::Model;
+use posenc_ir::{Model, Node, NodeId};
 use serde_json::{Map, Value, json};
 
 use crate::attention::Site;
 use crate::detect::identified::KnownLaws;
 use crate::detect::rotary::projected::projected_layout;
+use crate::detect::rotary::rotates;
 use crate::detect::{Found, Options, RotarySite, detect, limits};
 use crate::detect::{later, masks};
 use crate::plan::unread::of_branch;
@@ -32,13 +33,30 @@ use windows::windows;
 pub(crate) fn inspect(model: &Model, options: &Options) -> Inspect {
     let (read, error) = spelling::as_read(model, &options.roles);
     let read = read.as_ref().unwrap_or(model);
-    let mut report = report(read, &detect(read, options));
+    let mut found = detect(read, options);
+    rotated_within(model, read, &mut found);
+    let mut report = report(read, &found);
     report.model = ModelSummary::of(model);
     if let Some(error) = error {
         let warning = format!("{error}; its functions are not looked into");
         report.warnings.push(warning);
     }
     report
+}
+
+/// Gives rotations that operators of attention do themselves their form; the model is read without these operators.
+fn rotated_within(model: &Model, read: &Model, found: &mut Found) {
+    let is_within = |node: &Node| rotates(node) && node.op() == "Attention";
+    let has = |model: &Model| model.graph().nodes().any(|(_, node)| is_within(node));
+    if !has(model) || has(read) {
+        return;
+    }
+    let is_new = |id: NodeId| id.index() >= model.graph().node_count();
+    for site in &mut found.rotary {
+        if is_new(found.attention[site.site].node) {
+            site.form = Form::Contrib;
+        }
+    }
 }
 
 /// The report of a detection.

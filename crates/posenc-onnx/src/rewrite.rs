@@ -27,7 +27,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use posenc_encodings::family::Family;
-use posenc_encodings::kind::Kind;
+use posenc_encodings::kind::{Form, Kind};
 use posenc_ir::{Model, NodeId};
 
 use crate::config::Told;
@@ -42,7 +42,7 @@ use crate::plan::selection::chosen;
 use crate::plan::unread;
 use crate::record::{self, asked, written};
 use crate::report::{Endpoint, Guarantee, Rewrite};
-use crate::request::{InputRole, Request, roles};
+use crate::request::{InputRole, Request, Target, roles};
 use crate::spelling;
 use exact::LeftOut;
 use open_length::Opened;
@@ -229,6 +229,13 @@ impl Planned<'_> {
         let found = std::iter::once(&done.found).chain(&done.other_branches);
         if let Some(wanted) = target::wanted(&request, &done.model, found) {
             done = form::apply(done, &branches, &request, wanted).map_err(RewriteError::of_edit)?;
+        }
+        let is_plain = request.form == Some(Form::Ops)
+            || request
+                .target
+                .is_some_and(|target| target != Target::OrtCuda);
+        if is_plain && done.report.edits.is_empty() {
+            form::tell_unfolded(&mut done, flat.as_ref().unwrap_or(&model));
         }
         done.told = told;
         if let Some(left_out) = left_out {

@@ -19,6 +19,7 @@ mod products;
 mod qlinear;
 mod quantized;
 mod repeated;
+mod rotating;
 mod rows;
 mod runs;
 mod sinks;
@@ -47,6 +48,7 @@ type Rule = fn(&View<'_>, &mut Draft<'_>, NodeId) -> Option<()>;
 fn rules_of(node: &Node) -> [&'static [Rule]; 2] {
     if !node.domain().is_empty() {
         return match node.op() {
+            "Attention" if node.domain() == "com.microsoft" => [&[], &[rotating::attention]],
             "QAttention" => [&[], &[fused::attention]],
             "QEmbedLayerNormalization" => [&[], &[fused::embedding]],
             "QLinearConcat" => [&[qlinear::concat], &[]],

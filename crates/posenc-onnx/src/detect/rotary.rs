@@ -45,7 +45,9 @@ pub(crate) fn find(model: &Model, found: &mut Found) {
             found.not_rotary.push(Refused {
                 site: site.index,
                 node: site.node,
-                why: "an Attention that rotates queries and keys itself is not read".to_owned(),
+                why: "an Attention that rotates queries and keys itself is not read with a mask of one or four axes, \
+                      with a shared cache buffer, or before opset 13"
+                    .to_owned(),
             });
             continue;
         }

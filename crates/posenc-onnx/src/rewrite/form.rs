@@ -68,6 +68,36 @@ pub(super) fn apply(
     })
 }
 
+/// Tells of rotations that operators of attention did themselves in the model that was read, where the edited model
+/// has plain operators instead.
+pub(super) fn tell_unfolded(done: &mut Rewritten, read: &Model) {
+    let (before, after) = (read.graph(), done.model.graph());
+    let is_new = |id: NodeId| id.index() >= before.node_count();
+    let is_gone = |id: NodeId| after.is_removed(id);
+    let within = |id: &NodeId| is_gone(*id) && rotates(before.node(*id));
+    if !before.nodes().any(|(id, _)| within(&id)) {
+        return;
+    }
+    let sites = done.found.rotary.iter().map(|at| at.site);
+    let sites = sites.filter(|site| is_new(done.found.attention[*site].node));
+    let changed = Changed {
+        sites: sites.map(|site| (site, None)).collect(),
+        nodes_added: after.nodes().filter(|(id, _)| is_new(*id)).count(),
+        nodes_removed: before.nodes().filter(|(id, _)| is_gone(*id)).count(),
+        constants: 0,
+    };
+    let all = entries(&done.model, &done.found);
+    let mut edits = edits(&done.found, &[changed], &all, &all, &|_| None);
+    for edit in &mut edits {
+        name(&mut edit.from, Form::Contrib);
+        name(&mut edit.to, Form::Ops);
+    }
+    if !edits.is_empty() {
+        done.report.guarantee = done.report.guarantee.max(Guarantee::Rounding);
+    }
+    done.report.edits = edits;
+}
+
 fn reformed(
     mut done: Rewritten,
     branches: &[Options],

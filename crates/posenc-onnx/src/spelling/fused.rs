@@ -30,7 +30,7 @@ pub(super) fn attention(view: &View<'_>, draft: &mut Draft<'_>, id: NodeId) -> O
         "past_present_share_buffer",
     ];
     let floats = ["mask_filter_value", "scale"];
-    fused(draft, node, "Attention", &inputs, (&ints, &floats))
+    fused(draft, id, "Attention", &inputs, (&ints, &floats))
 }
 
 /// `QEmbedLayerNormalization`: `EmbedLayerNormalization` of the numbers that its tables stand for.
@@ -49,7 +49,7 @@ pub(super) fn embedding(view: &View<'_>, draft: &mut Draft<'_>, id: NodeId) -> O
     inputs.push(node.input(7));
     fused(
         draft,
-        node,
+        id,
         "EmbedLayerNormalization",
         &inputs,
         (&[], &["epsilon"]),
@@ -71,11 +71,12 @@ fn dequantized(
 /// Lets all that reads a node read another fused operator with these inputs and attributes of the node.
 fn fused(
     draft: &mut Draft<'_>,
-    node: &Node,
+    id: NodeId,
     op: &str,
     inputs: &[Option<ValueId>],
     (ints, floats): (&[&'static str], &[&'static str]),
 ) -> Option<()> {
+    let node = draft.emitter().graph().node(id);
     let mut attributes: Vec<(&str, Attr)> = vec![];
     for name in ints {
         attributes.extend(node.int(name).ok()?.map(|n| (*name, Attr::Int(n))));
@@ -90,7 +91,7 @@ fn fused(
     let outputs = node.outputs().to_vec();
     let made = draft
         .emitter()
-        .node(DOMAIN, op, inputs, &attributes, outputs.len());
+        .node_for(id, (DOMAIN, op), inputs, &attributes, outputs.len());
     for (old, new) in outputs.into_iter().zip(made) {
         if let Some(old) = old {
             draft.replace(old, new)?;

@@ -16,6 +16,7 @@ mod masked;
 mod qlinear;
 mod quantized;
 mod refused;
+mod rotating;
 mod sinks;
 
 /// A spelling of something, from the queries and keys `[batch, heads, sequence, size]`.

@@ -4,6 +4,7 @@ use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 use ndarray::{ArrayD, ArrayViewD};
+use posenc_encodings::opset::Opset;
 use posenc_ir::eval::{Budget, Trace, trace};
 use posenc_ir::{DType, Graph, Model, Node, NodeId, ScopeId, Stored, Tensor, ValueId};
 use rustc_hash::FxHashMap;
@@ -51,6 +52,10 @@ impl<'a> View<'a> {
 
     pub(super) fn graph(&self) -> &'a Graph {
         self.model.graph()
+    }
+
+    pub(super) fn opset(&self) -> Opset {
+        Opset(self.model.opset())
     }
 
     /// Whether all operators have their axes as inputs, and several scales an axis.

@@ -1,12 +1,13 @@
 //! Decomposes fused operators that project queries and keys or add a bias to them, as far as needed
 //! to access both.
 
-use posenc_ir::{Attr, Emitter, Node, Tensor, ValueId};
+use posenc_ir::{Emitter, Node, Tensor, ValueId};
 
 use crate::attention::Site;
 use crate::detect::context::Context;
 use crate::edit::redirect::redirect_outputs;
 use crate::error::RewriteError;
+use crate::graph::projecting::{projected, separated, widths};
 
 /// Queries and keys `[batch, token, hidden]` of a decomposed operator.
 #[derive(Clone, Debug)]
@@ -84,31 +85,19 @@ fn projecting(
     let (Some([b, s, _]), Some([_, all])) = (context.dims(x), context.dims(weight)) else {
         return refuse("the shapes of its input and its weights are not known");
     };
-    let given = node.ints("qkv_hidden_sizes").ok().flatten();
-    let sizes: Vec<usize> = match given {
-        Some(sizes) => sizes
-            .iter()
-            .filter_map(|n| usize::try_from(*n).ok())
-            .collect(),
-        None => vec![all / 3; 3],
-    };
-    if sizes.len() != 3 || sizes.iter().sum::<usize>() != *all || sizes[0] != sizes[1] {
+    let Some(widths) = widths(node, *all) else {
         return refuse("its queries and keys have different widths");
-    }
+    };
     out.set_scope(site.scope);
-    let mut projected = out.op("MatMul", &[x, weight]);
-    if let Some(bias) = node.input(2) {
-        projected = out.op("Add", &[projected, bias]);
-    }
-    match context.opset().split(out, projected, 2, &sizes)[..] {
-        [query, key, value] => Ok(Decomposed {
+    match projected(out, context.opset(), node, widths) {
+        Some([query, key, value]) => Ok(Decomposed {
             query,
             key,
-            dims: vec![*b, *s, sizes[0]],
+            dims: vec![*b, *s, widths[0]],
             value: ValueInput::Projected(value),
             bias: None,
         }),
-        _ => refuse("cannot separate its queries, keys and values"),
+        None => refuse("cannot separate its queries, keys and values"),
     }
 }
 
@@ -205,7 +194,12 @@ impl Decomposed {
         out.set_scope(site.scope);
         let (slot, with) = match self.value {
             ValueInput::Projected(value) => {
-                return self.replace_projecting(out, context, site, value);
+                let operands = [self.query, self.key, value];
+                let replaced = separated(out, context.opset(), site.node, operands, self.bias);
+                for (old, new) in replaced {
+                    out.redirect(old, new)?;
+                }
+                return Ok(());
             }
             ValueInput::Packed(value) => (2, value),
             ValueInput::Bias(bias) => (3, bias),
@@ -216,50 +210,5 @@ impl Decomposed {
         inputs[slot] = Some(with);
         let made = out.copy(site.node, &inputs, &[])?;
         Ok(redirect_outputs(out, node, &made)?)
-    }
-
-    /// Replaces the operator that projects by one that does not.
-    fn replace_projecting(
-        &self,
-        out: &mut Emitter<'_>,
-        context: &Context<'_>,
-        site: &Site,
-        value: ValueId,
-    ) -> Result<(), RewriteError> {
-        let node = context.graph().node(site.node);
-        let mut inputs = vec![Some(self.query), Some(self.key), Some(value), None];
-        inputs.extend([node.input(3), self.bias.or(node.input(5))]);
-        // Earlier keys and values are stacked along the first axis.
-        if let Some(past) = node.input(4) {
-            for index in [0, 1] {
-                let at = out.constant("place", Tensor::from_i64(&[], &[index]));
-                let part = out.op_with("Gather", &[past, at], &[("axis", Attr::Int(0))]);
-                inputs.push(Some(part));
-            }
-        }
-        while inputs.pop_if(|v| v.is_none()).is_some() {}
-        let mut attrs = vec![];
-        for name in ["num_heads", "unidirectional"] {
-            if let Ok(Some(n)) = node.int(name) {
-                attrs.push((name, Attr::Int(n)));
-            }
-        }
-        for name in ["scale", "mask_filter_value"] {
-            if let Ok(Some(x)) = node.float(name) {
-                attrs.push((name, Attr::Float(x as f32)));
-            }
-        }
-        let count = if node.output(1).is_some() { 3 } else { 1 };
-        let op = "MultiHeadAttention";
-        let made = out.node("com.microsoft", op, &inputs, &attrs, count);
-        if let (Some(old), Some(new)) = (node.output(0), made.first()) {
-            out.redirect(old, *new)?;
-        }
-        if let (Some(old), [_, key, value]) = (node.output(1), &made[..]) {
-            let parts = [*key, *value].map(|part| context.opset().unsqueeze(out, part, &[0]));
-            let both = out.op_with("Concat", &parts, &[("axis", Attr::Int(0))]);
-            out.redirect(old, both)?;
-        }
-        Ok(())
     }
 }

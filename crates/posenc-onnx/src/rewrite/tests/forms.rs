@@ -10,7 +10,7 @@ use crate::rewrite::rewrite;
 use posenc_encodings::inferred::Inferred;
 use posenc_encodings::kind::{Form, Kind};
 
-/// An operator of attention that projects and rotates.
+/// An operator of attention that projects and rotates, and does not say how many slots of its buffer are in use.
 fn projecting() -> Model {
     let mut s = Sketch::default();
     let x = s.embedded();
@@ -18,6 +18,7 @@ fn projecting() -> Model {
     let attributes = [
         ("num_heads", A::Int(HEADS as i64)),
         ("do_rotary", A::Int(1)),
+        ("past_present_share_buffer", A::Int(1)),
     ];
     let y = s.with("ms.Attention", &[&x, &w], &attributes);
     s.model(17, &[&y])
