@@ -5,6 +5,7 @@
 //! the result with the plan.
 
 pub(crate) mod again;
+mod earlier;
 mod exact;
 pub(crate) mod form;
 mod layout;
@@ -219,6 +220,7 @@ impl Planned<'_> {
         let options = branches.first().filter(|_| branches.len() == 1).cloned();
         let recorded = recorded_original(self.input());
         let recorded = recorded.map(|(length, _)| length);
+        let earlier = self.earlier();
         let told = Told::of(&self.change, &self.branches, &self.request, recorded);
         let mut done = self.edit().map_err(RewriteError::of_edit)?;
         let mut relaid = None;
@@ -258,6 +260,9 @@ impl Planned<'_> {
             record::write_unread(&mut done.model, &unread);
             done.report.warnings.extend(unread);
         }
+        if !done.report.edits.is_empty() {
+            done.report.warnings.extend(earlier);
+        }
         if !done.report.edits.is_empty() && respelled > 0 {
             let replaced = match respelled {
                 1 => "one operator was replaced by others that compute the same, or left out because no \
@@ -285,6 +290,13 @@ impl Planned<'_> {
             done.report.sorted = done.model.sort()?;
         }
         Ok(done)
+    }
+
+    /// What was changed after an earlier rewrite.
+    fn earlier(&self) -> Option<String> {
+        let is_own = self.flat.is_none() && self.plain.is_none() && self.opened.is_none();
+        let is_own = is_own && self.branches.iter().all(|branch| is_usual(&branch.options));
+        earlier::difference(&self.model, is_own.then_some(&self.branches))
     }
 
     /// The model as it was read, and as it is edited, where these differ and compute the same.
@@ -385,10 +397,13 @@ impl Planned<'_> {
 /// What a verification will detect in a rewritten model, where that is not what was found in it.
 /// `options` are those of the only branch.
 fn again(done: &Rewritten, options: &Option<Options>) -> Option<Vec<Branch>> {
-    // A verification knows neither the roles nor the families of a request.
-    let is_usual = |o: &Options| o.roles.is_empty() && o.custom.is_empty();
     let is_found = options.as_ref().is_some_and(is_usual);
     (!is_found).then(|| branches_of(&done.model, &Options::default()))
+}
+
+/// Whether a verification detects with the same options: it knows neither the roles nor the families of a request.
+fn is_usual(options: &Options) -> bool {
+    options.roles.is_empty() && options.custom.is_empty()
 }
 
 /// The model as it is.
