@@ -164,38 +164,29 @@ fn along(
     lane.map(|lane| lane.sequence).or_else(all)
 }
 
-/// Whether this is a `Slice` that leaves out elements of a longer axis, though it may leave out none here: those before a
-/// start that is not always 0, or those behind a constant end.
+/// Whether this is a `Slice` that may leave out elements of a longer axis, though it leaves out none here: those before a
+/// start that is not always 0, or those behind an end that is not the last.
 fn may_cut(context: &Context<'_>, node: &Node, axis: usize) -> bool {
     if !node.is("Slice") {
         return false;
     }
-    let is_constant = |value: ValueId| context.found.classes.of_value(value) == Class::CONSTANT;
-    let list = |slot: usize, name: &str| match node.input(slot) {
-        Some(value) if is_constant(value) => Some(
-            context
-                .found
-                .trace
-                .get(value)
-                .to_i64()?
-                .iter()
-                .copied()
-                .collect(),
-        ),
-        Some(_) => None,
-        None => node.ints(name).ok()?.map(<[i64]>::to_vec),
+    let list = |slot: usize, name: &str| -> Option<Vec<i64>> {
+        let Some(value) = node.input(slot) else {
+            return node.ints(name).ok()?.map(<[i64]>::to_vec);
+        };
+        let is_constant = context.found.classes.of_value(value) == Class::CONSTANT;
+        let numbers = context.found.trace.get(value).to_i64()?;
+        is_constant.then(|| numbers.iter().copied().collect())
     };
-    let rank = node
-        .input(0)
-        .and_then(|value| context.dims(value))
-        .map_or(0, <[usize]>::len);
+    let rank = node.input(0).and_then(|value| context.dims(value));
+    let rank = rank.map_or(0, <[usize]>::len);
     let axes = list(3, "axes").unwrap_or_else(|| (0..rank as i64).collect());
     let Some(i) = axes.iter().position(|a| wrap(*a, rank) == Some(axis)) else {
         return false;
     };
-    let bound = |slot, name| list(slot, name).and_then(|bounds| bounds.get(i).copied());
-    let is_behind = |end: i64| end >= i64::from(i32::MAX);
-    bound(1, "starts") != Some(0) || !bound(2, "ends").is_none_or(is_behind)
+    let bound = |slot, name| list(slot, name)?.get(i).copied();
+    let is_last = bound(2, "ends").is_some_and(|end| end >= i64::from(i32::MAX));
+    bound(1, "starts") != Some(0) || !is_last
 }
 
 /// The axis of the index of a `Gather` that becomes an axis of its result.
@@ -375,5 +366,18 @@ mod tests {
                 assert_eq!(origin.value != value, passes, "{range:?} of axis {axis}");
             });
         }
+        // At most so many as a computed number.
+        let make = |s: &mut Sketch, x: &str| {
+            let dims = s.op("Shape", &[x]);
+            let length = s.slice(&dims, 0, [1, 2, 1]);
+            let most = s.ints(&[100]);
+            let end = s.op("Min", &[&length, &most]);
+            let [start, axis] = [0, 1].map(|n| s.ints(&[n]));
+            s.op("Slice", &[x, &start, &end, &axis])
+        };
+        of(&["batch", "sequence"], make, |axes, value| {
+            let at = ValueAxis { value, axis: 1 };
+            assert_eq!(axes.origin(at), at);
+        });
     }
 }
