@@ -1,6 +1,6 @@
 //! Caches of keys and values, from the inputs to the outputs that contain them after a run.
 
-use posenc_ir::{Graph, Node, ScopeKind, ValueId};
+use posenc_ir::{Graph, Node, ScopeKind, Use, ValueId};
 use rustc_hash::FxHashSet;
 
 use super::operators::{cache_slots, is_write, spliced};
@@ -18,36 +18,75 @@ pub(crate) fn cut(graph: &Graph, past: ValueId) -> Option<ValueId> {
     }
 }
 
+/// A value behind a cache.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Behind {
+    value: ValueId,
+    /// Whether earlier keys and new ones are together in it; only then it may be cut.
+    is_joined: bool,
+    /// The axes of a stack of caches that it lacks.
+    picked: usize,
+}
+
 /// The first output behind a cache, which may be a slice of earlier keys and new ones together.
 fn reached(graph: &Graph, past: ValueId, may_be_cut: bool) -> Option<ValueId> {
     let outputs = graph.scope(graph.main()).outputs();
-    let mut stack = vec![(past, false)];
+    let mut stack = vec![Behind {
+        value: past,
+        is_joined: false,
+        picked: 0,
+    }];
     let mut seen = FxHashSet::default();
-    while let Some((value, is_joined)) = stack.pop() {
-        if outputs.contains(&value) {
-            return Some(value);
+    while let Some(at) = stack.pop() {
+        if outputs.contains(&at.value) && at.picked == 0 {
+            return Some(at.value);
         }
-        if !seen.insert((value, is_joined)) {
+        if !seen.insert(at) {
             continue;
         }
-        stack.extend(after_branch(graph, value).map(|value| (value, is_joined)));
-        for at in graph.uses(value) {
-            let node = graph.node(at.node);
-            // The outputs of an operator of attention end with its caches, in their order.
-            let cache = cache_slots(node).iter().position(|slot| *slot == at.slot());
-            let next = match (cache, node.op()) {
-                (Some(cache), _) => node.output(1 + cache),
-                (None, "Concat" | "Identity" | "Cast" | "Transpose" | "Reshape") => node.output(0),
-                (None, "Slice") if may_be_cut && is_joined && at.slot() == 0 => node.output(0),
-                (None, "Slice") => joined(graph, node, value),
-                (None, _) if is_write(node) && at.slot() == 0 => node.output(0),
-                (None, _) => None,
-            };
-            let joins = cache.is_some() || node.is("Concat");
-            stack.extend(next.map(|value| (value, is_joined || joins)));
-        }
+        let outer = after_branch(graph, at.value);
+        stack.extend(outer.map(|value| Behind { value, ..at }));
+        let uses = graph.uses(at.value).iter();
+        stack.extend(uses.filter_map(|each| next(graph, at, *each, may_be_cut)));
     }
     None
+}
+
+/// What a use makes of a value behind a cache.
+fn next(graph: &Graph, at: Behind, each: Use, may_be_cut: bool) -> Option<Behind> {
+    let node = graph.node(each.node);
+    // The outputs of an operator of attention end with its caches, in their order.
+    let cache = cache_slots(node)
+        .iter()
+        .position(|slot| *slot == each.slot());
+    let mut picked = at.picked;
+    let value = match (cache, node.op()) {
+        (Some(cache), _) => node.output(1 + cache),
+        (None, "Concat" | "Identity" | "Cast" | "Transpose" | "Reshape") => node.output(0),
+        (None, "Gather") if picks_one(graph, node) && each.slot() == 0 => {
+            picked += 1;
+            node.output(0)
+        }
+        (None, "Unsqueeze") if picked > 0 => {
+            picked -= 1;
+            node.output(0)
+        }
+        (None, "Slice") if may_be_cut && at.is_joined && each.slot() == 0 => node.output(0),
+        (None, "Slice") => joined(graph, node, at.value),
+        (None, _) if is_write(node) && each.slot() == 0 => node.output(0),
+        (None, _) => None,
+    };
+    Some(Behind {
+        value: value?,
+        is_joined: at.is_joined || cache.is_some() || node.is("Concat"),
+        picked,
+    })
+}
+
+/// Whether a `Gather` picks one of a stack of caches, whose axis it removes.
+fn picks_one(graph: &Graph, node: &Node) -> bool {
+    let index = node.input(1).and_then(|index| graph.constant(index));
+    index.is_some_and(|index| index.dims().is_empty())
 }
 
 /// The slots with new keys between this slice of a cache and another one.
@@ -134,5 +173,41 @@ mod tests {
             let last = s.slice(&all, 1, [-7, i64::MAX, 1]);
             s.op("Relu", &[&last])
         }));
+    }
+    #[test]
+    fn caches_of_a_stack_are_found_where_they_are_stacked_again() {
+        let outputs = |last: fn(&mut Sketch, [String; 2]) -> String| {
+            let mut s = Sketch::default();
+            s.input("past", DType::F32, &["2", "batch", "", "8"]);
+            s.input("new", DType::F32, &["batch", "", "8"]);
+            let parts = [0, 1].map(|part| {
+                let at = s.int(part);
+                let part = s.gather("past", &at, 0);
+                s.concat(&[&part, "new"], 1)
+            });
+            let y = last(&mut s, parts);
+            let model = s.model(17, &[&y]);
+            let graph = model.graph();
+            let past = graph.scope(graph.main()).inputs()[0];
+            [present(graph, past), cut(graph, past)].map(|output| output.is_some())
+        };
+        fn stacked(s: &mut Sketch, parts: [String; 2]) -> String {
+            let parts = parts.map(|part| s.unsqueeze(&part, &[0]));
+            s.concat(&[&parts[0], &parts[1]], 0)
+        }
+        assert_eq!(outputs(stacked), [true, false]);
+        let last = |s: &mut Sketch, parts| {
+            let all = stacked(s, parts);
+            s.slice(&all, 2, [-7, i64::MAX, 1])
+        };
+        assert_eq!(outputs(last), [false, true]);
+        // One of them is no cache for the next step.
+        assert_eq!(outputs(|_, [keys, _]| keys), [false; 2]);
+        // Nor is what several rows of the input make.
+        let rows = |s: &mut Sketch, _: [String; 2]| {
+            let rows = s.ints(&[1, 0]);
+            s.gather("past", &rows, 0)
+        };
+        assert_eq!(outputs(rows), [false; 2]);
     }
 }
