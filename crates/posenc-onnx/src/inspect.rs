@@ -7,7 +7,7 @@ pub(crate) mod positionless;
 mod shared;
 mod windows;
 
-use posenc_ir::{Model, Node, NodeId};
+use posenc_ir::{Model, NodeId};
 use serde_json::{Map, Value, json};
 
 use crate::attention::Site;
@@ -46,17 +46,21 @@ pub(crate) fn inspect(model: &Model, options: &Options) -> Inspect {
 
 /// Gives rotations that operators of attention do themselves their form; the model is read without these operators.
 fn rotated_within(model: &Model, read: &Model, found: &mut Found) {
-    let is_within = |node: &Node| rotates(node) && node.op() == "Attention";
-    let has = |model: &Model| model.graph().nodes().any(|(_, node)| is_within(node));
-    if !has(model) || has(read) {
+    let mut nodes = model.graph().nodes();
+    if !nodes.any(|(_, node)| rotates(node) && node.op() == "Attention") {
         return;
     }
-    let is_new = |id: NodeId| id.index() >= model.graph().node_count();
     for site in &mut found.rotary {
-        if is_new(found.attention[site.site].node) {
+        if is_respelled(model, read, found.attention[site.site].node) {
             site.form = Form::Contrib;
         }
     }
+}
+
+/// Whether an operator of attention is in place of one that rotates queries and keys itself.
+pub(crate) fn is_respelled(model: &Model, read: &Model, id: NodeId) -> bool {
+    // No other rule makes one.
+    id.index() >= model.graph().node_count() && read.graph().node(id).op() == "MultiHeadAttention"
 }
 
 /// The report of a detection.

@@ -236,8 +236,8 @@ impl Planned<'_> {
             || request
                 .target
                 .is_some_and(|target| target != Target::OrtCuda);
-        if is_plain && done.report.edits.is_empty() {
-            form::tell_unfolded(&mut done, flat.as_ref().unwrap_or(&model));
+        if is_plain || request.form.is_some() {
+            form::tell_unfolded(&mut done, flat.as_ref().unwrap_or(&model), is_plain);
         }
         done.told = told;
         if let Some(left_out) = left_out {

@@ -45,8 +45,8 @@ pub(crate) fn find(model: &Model, found: &mut Found) {
             found.not_rotary.push(Refused {
                 site: site.index,
                 node: site.node,
-                why: "an Attention that rotates queries and keys itself is not read with a mask of one or four axes, \
-                      with a shared cache buffer, or before opset 13"
+                why: "an Attention that rotates queries and keys itself is not read with this mask, cache, opset or these \
+                      widths"
                     .to_owned(),
             });
             continue;
@@ -289,7 +289,7 @@ fn before_projection(
 
 /// Whether an operator of attention rotates queries and keys itself.
 pub(crate) fn rotates(node: &Node) -> bool {
-    node.domain() == "com.microsoft" && matches!(node.int("do_rotary"), Ok(Some(n)) if n != 0)
+    node.domain() == "com.microsoft" && node.int("do_rotary") == Ok(Some(1))
 }
 
 /// The rotation within a fused operator, if it has one.

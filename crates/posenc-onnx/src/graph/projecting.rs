@@ -15,7 +15,10 @@ pub(crate) fn widths(node: &Node, all: usize) -> Option<[usize; 3]> {
         None => vec![all / 3; 3],
     };
     let widths @ [query, key, _] = <[usize; 3]>::try_from(sizes).ok()?;
-    (query == key && widths.iter().sum::<usize>() == all).then_some(widths)
+    let sum = widths
+        .iter()
+        .try_fold(0usize, |sum, width| sum.checked_add(*width));
+    (query == key && sum == Some(all)).then_some(widths)
 }
 
 /// Queries, keys and values `[batch, token, hidden]` with their biases; `None` where the operator has no input or no
@@ -65,7 +68,9 @@ pub(crate) fn separated(
             attrs.push((name, Attr::Float(x as f32)));
         }
     }
-    let count = if node.output(1).is_some() { 3 } else { 1 };
+    // ONNX Runtime computes wrong numbers where earlier keys are given and no new caches are asked for.
+    let has_cache = node.input(4).is_some() || node.output(1).is_some();
+    let count = if has_cache { 3 } else { 1 };
     let op = ("com.microsoft", "MultiHeadAttention");
     let made = out.node_for(id, op, &inputs, &attrs, count);
     let mut replaced = vec![];

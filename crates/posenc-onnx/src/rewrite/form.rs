@@ -15,7 +15,7 @@ use crate::detect::rotary::switch::noise;
 use crate::detect::{Found, Options, RotarySite, detect};
 use crate::edit::form::{Reformed, reform};
 use crate::error::{Refusal, RefusalKind, RewriteError};
-use crate::inspect::entries;
+use crate::inspect::{entries, is_respelled};
 use crate::plan::selection::chosen;
 use crate::prove::invariants::check_same_sites;
 use crate::prove::tolerance;
@@ -69,33 +69,52 @@ pub(super) fn apply(
 }
 
 /// Tells of rotations that operators of attention did themselves in the model that was read, where the edited model
-/// has plain operators instead.
-pub(super) fn tell_unfolded(done: &mut Rewritten, read: &Model) {
+/// has others: plain ones, unless they got the form of `done`.
+pub(super) fn tell_unfolded(done: &mut Rewritten, read: &Model, is_plain: bool) {
     let (before, after) = (read.graph(), done.model.graph());
-    let is_new = |id: NodeId| id.index() >= before.node_count();
     let is_gone = |id: NodeId| after.is_removed(id);
-    let within = |id: &NodeId| is_gone(*id) && rotates(before.node(*id));
-    if !before.nodes().any(|(id, _)| within(&id)) {
+    let mut nodes = before.nodes();
+    if !nodes.any(|(id, node)| is_gone(id) && rotates(node)) {
         return;
     }
+    let own = |site: usize| is_respelled(read, &done.model, done.found.attention[site].node);
     let sites = done.found.rotary.iter().map(|at| at.site);
-    let sites = sites.filter(|site| is_new(done.found.attention[*site].node));
+    let sites: Vec<usize> = sites.filter(|site| own(*site)).collect();
+    let name_of = |site: usize| &done.found.attention[site].name;
+    for edit in &mut done.report.edits {
+        if sites.iter().any(|site| *name_of(*site) == edit.site) {
+            name(&mut edit.from, Form::Contrib);
+        }
+    }
+    if done.report.edits.is_empty() && !is_plain {
+        return;
+    }
+    let told = |site: &usize| {
+        done.report
+            .edits
+            .iter()
+            .any(|edit| edit.site == *name_of(*site))
+    };
+    let rest: Vec<usize> = sites.into_iter().filter(|site| !told(site)).collect();
+    let is_first = done.report.edits.is_empty();
+    let count = |counted: usize| if is_first { counted } else { 0 };
+    let is_new = |id: NodeId| id.index() >= before.node_count();
     let changed = Changed {
-        sites: sites.map(|site| (site, None)).collect(),
-        nodes_added: after.nodes().filter(|(id, _)| is_new(*id)).count(),
-        nodes_removed: before.nodes().filter(|(id, _)| is_gone(*id)).count(),
+        sites: rest.into_iter().map(|site| (site, None)).collect(),
+        nodes_added: count(after.nodes().filter(|(id, _)| is_new(*id)).count()),
+        nodes_removed: count(before.nodes().filter(|(id, _)| is_gone(*id)).count()),
         constants: 0,
     };
     let all = entries(&done.model, &done.found);
-    let mut edits = edits(&done.found, &[changed], &all, &all, &|_| None);
-    for edit in &mut edits {
+    let mut more = edits(&done.found, &[changed], &all, &all, &|_| None);
+    for edit in &mut more {
         name(&mut edit.from, Form::Contrib);
         name(&mut edit.to, Form::Ops);
     }
-    if !edits.is_empty() {
+    if !more.is_empty() {
         done.report.guarantee = done.report.guarantee.max(Guarantee::Rounding);
     }
-    done.report.edits = edits;
+    done.report.edits.extend(more);
 }
 
 fn reformed(

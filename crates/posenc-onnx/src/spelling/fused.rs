@@ -14,6 +14,10 @@ pub(super) fn attention(view: &View<'_>, draft: &mut Draft<'_>, id: NodeId) -> O
     if node.domain() != DOMAIN || node.op() != "QAttention" {
         return None;
     }
+    // A kernel for the processor leaves the rotation out.
+    if !matches!(node.int("do_rotary"), Ok(None | Some(0))) {
+        return None;
+    }
     let input = dequantized(view, draft, node, [0, 3, 6])?;
     let weights = dequantized(view, draft, node, [1, 4, 7])?;
     let inputs = [
@@ -23,12 +27,7 @@ pub(super) fn attention(view: &View<'_>, draft: &mut Draft<'_>, id: NodeId) -> O
         node.input(5),
         node.input(8),
     ];
-    let ints = [
-        "num_heads",
-        "unidirectional",
-        "do_rotary",
-        "past_present_share_buffer",
-    ];
+    let ints = ["num_heads", "unidirectional", "past_present_share_buffer"];
     let floats = ["mask_filter_value", "scale"];
     fused(draft, id, "Attention", &inputs, (&ints, &floats))
 }

@@ -20,7 +20,7 @@ pub(super) fn attention(view: &View<'_>, draft: &mut Draft<'_>, id: NodeId) -> O
     let int = |name: &str| node.int(name).ok().flatten().unwrap_or(0);
     // In a shared buffer, the number of earlier keys is not that of its slots.
     let shares = int("past_present_share_buffer") != 0 || node.input(6).is_some();
-    if int("do_rotary") == 0 || shares {
+    if int("do_rotary") != 1 || shares {
         return None;
     }
     // Of masks with one axis or four, `MultiHeadAttention` has other forms.

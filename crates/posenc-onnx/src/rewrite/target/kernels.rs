@@ -97,7 +97,7 @@ pub(super) fn lacks(node: &Node, trace: &Trace, target: Target) -> Option<String
         });
     }
     let int = |name| node.int(name).ok().flatten();
-    let is_rotated = int("do_rotary").is_some_and(|flag| flag != 0);
+    let is_rotated = int("do_rotary") == Some(1);
     match (op, is_cuda) {
         ("Attention", false) if is_rotated => Some(
             "ONNX Runtime has no Attention for the processor that rotates queries and keys"

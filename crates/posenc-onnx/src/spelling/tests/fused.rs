@@ -63,11 +63,13 @@ fn attention_and_embeddings_of_integers_are_those_of_what_they_stand_for() {
 
 #[test]
 fn other_operators_on_integers_stay() {
-    for (op, left_out) in [
-        ("ms.QAttention", Some(3)),
-        ("ms.QAttention", Some(4)),
-        ("ms.QAttentions", None),
-        ("QAttention", None),
+    for (op, left_out, rotates) in [
+        ("ms.QAttention", Some(3), 0),
+        ("ms.QAttention", Some(4), 0),
+        ("ms.QAttentions", None, 0),
+        ("QAttention", None, 0),
+        // A kernel for the processor does not rotate, whatever it says.
+        ("ms.QAttention", None, 1),
     ] {
         let mut s = Sketch::default();
         let x = s.embedded();
@@ -78,11 +80,14 @@ fn other_operators_on_integers_stay() {
         if let Some(slot) = left_out {
             inputs[slot] = "";
         }
-        let heads = [("num_heads", A::Int(HEADS as i64))];
-        let y = s.with(op, &inputs, &heads);
+        let attributes = [
+            ("num_heads", A::Int(HEADS as i64)),
+            ("do_rotary", A::Int(rotates)),
+        ];
+        let y = s.with(op, &inputs, &attributes);
         let model = s.model(17, &[&y]);
         let plain = plain(&model, &BTreeMap::new());
         let kept = |plain: Model| operators(&plain).iter().any(|op| op.starts_with('Q'));
-        assert!(plain.is_none_or(kept), "{op} {left_out:?}");
+        assert!(plain.is_none_or(kept), "{op} {left_out:?} {rotates}");
     }
 }

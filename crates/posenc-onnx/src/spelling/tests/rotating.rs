@@ -57,6 +57,9 @@ fn other_attention_stays() {
     for (op, attributes, more) in [
         ("ms.Attention", &[][..], &[][..]),
         ("ms.Attention", &[("do_rotary", 0)], &[]),
+        // ONNX Runtime rotates for 1 alone.
+        ("ms.Attention", &[("do_rotary", 2)], &[]),
+        ("ms.Attention", &[("do_rotary", -1)], &[]),
         ("ms.Attentions", &[("do_rotary", 1)], &[]),
         // Slots of a buffer do not tell how many of them are in use.
         (
