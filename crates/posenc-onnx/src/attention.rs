@@ -27,5 +27,6 @@ mod walk;
 
 pub(crate) use crossed::mark_crossed;
 pub(crate) use find::{number, sites};
+pub(crate) use fused::fused;
 pub(crate) use keys::per_token;
 pub(crate) use site::{Operand, Site, StackLayer};

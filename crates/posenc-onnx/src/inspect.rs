@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use crate::attention::Site;
 use crate::detect::identified::KnownLaws;
 use crate::detect::rotary::projected::projected_layout;
-use crate::detect::rotary::rotates;
+use crate::detect::rotary::projects_and_rotates;
 use crate::detect::{Found, Options, RotarySite, detect, limits};
 use crate::detect::{later, masks};
 use crate::plan::unread::of_branch;
@@ -47,7 +47,7 @@ pub(crate) fn inspect(model: &Model, options: &Options) -> Inspect {
 /// Gives rotations that operators of attention do themselves their form; the model is read without these operators.
 fn rotated_within(model: &Model, read: &Model, found: &mut Found) {
     let mut nodes = model.graph().nodes();
-    if !nodes.any(|(_, node)| rotates(node) && node.op() == "Attention") {
+    if !nodes.any(|(_, node)| projects_and_rotates(node)) {
         return;
     }
     for site in &mut found.rotary {

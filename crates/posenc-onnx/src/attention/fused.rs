@@ -130,15 +130,39 @@ impl Op<'_> {
     fn standard(&self) -> Option<Shape> {
         let (heads, head_dim) = self.heads(0, "q_num_heads")?;
         let (kv_heads, _) = self.heads(1, "kv_num_heads")?;
+        let (causal, window) = self.sides()?;
         Some(Shape {
             query: self.operand(0, head_dim)?,
             key: self.operand(1, head_dim)?,
             heads,
             kv_heads,
             head_dim,
-            mask: Mask::default(),
+            mask: Mask {
+                causal,
+                window,
+                padding: false,
+            },
             past: self.node.input(4).is_some(),
         })
+    }
+
+    /// Whether later keys are hidden by the window of the standard operator, and its width; `None` for one that differs
+    /// before and behind a query.
+    fn sides(&self) -> Option<(Option<bool>, Option<usize>)> {
+        let side = |name: &str| {
+            let keys = self.node.int(name).ok().flatten();
+            keys.and_then(|keys| usize::try_from(keys).ok())
+        };
+        let [left, right] = [side("left_window_size"), side("right_window_size")];
+        let is_causal = right == Some(0) || self.flag("is_causal", false);
+        let hides_later = (right == Some(0)).then_some(true);
+        // A query sees itself besides those.
+        let window = match left {
+            Some(left) if is_causal || right == Some(left) => Some(left.checked_add(1)?),
+            None if is_causal || right.is_none() => None,
+            _ => return None,
+        };
+        Some((hides_later, window))
     }
 
     /// Queries, keys and values apart, or packed in the first input.

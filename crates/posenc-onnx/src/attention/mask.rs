@@ -30,10 +30,11 @@ pub(crate) fn read(graph: &Graph, classes: &Classes, site: &Site, plane: Option<
             |f: &dyn Fn(usize, usize) -> bool| (0..queries).all(|i| (0..keys).all(|j| f(i, j)));
         let unmasked = site.past && all(&open);
         mask.causal = Some(causal).filter(|_| !(unmasked && in_branch(graph, site)));
-        mask.window = (1..keys).find(|w| {
+        let shown = (1..keys).find(|w| {
             let inside = |i: usize, j: usize| (i + past).abs_diff(j) < *w;
             all(&|i, j| j > i + past && causal || open(i, j) == inside(i, j))
         });
+        mask.window = [mask.window, shown].into_iter().flatten().min();
     }
     if let Ok(Some(causal)) = graph.node(site.node).int("is_causal")
         && causal != 0

@@ -41,7 +41,7 @@ pub(crate) fn find(model: &Model, found: &mut Found) {
     let mut all = [RotationCache::default(), RotationCache::default()];
     for site in found.attention.clone() {
         let node = model.graph().node(site.node);
-        if rotates(node) && node.op() == "Attention" {
+        if projects_and_rotates(node) {
             found.not_rotary.push(Refused {
                 site: site.index,
                 node: site.node,
@@ -290,6 +290,11 @@ fn before_projection(
 /// Whether an operator of attention rotates queries and keys itself.
 pub(crate) fn rotates(node: &Node) -> bool {
     node.domain() == "com.microsoft" && node.int("do_rotary") == Ok(Some(1))
+}
+
+/// Whether this is such an operator that projects its input too, which is read where a spelling replaces it alone.
+pub(crate) fn projects_and_rotates(node: &Node) -> bool {
+    node.op() == "Attention" && rotates(node)
 }
 
 /// The rotation within a fused operator, if it has one.

@@ -5,7 +5,7 @@ use posenc_ir::eval::Trace;
 use posenc_ir::{Graph, Node, NodeId, ScopeId, ValueId};
 use rustc_hash::FxHashSet;
 
-use crate::attention::Site;
+use crate::attention::{Site, fused};
 use crate::graph::bodies::{holder, inside, left, outside, results};
 use crate::graph::dataflow::{Class, Classes};
 use crate::graph::operators::{is_copy, is_layout, is_product, is_projection, may_attend};
@@ -25,21 +25,30 @@ fn softmaxes(graph: &Graph, classes: &Classes, trace: &Trace) -> Vec<NodeId> {
             return false;
         };
         let weighted = || node.output(0).is_some_and(|v| may_weight(graph, v));
-        is_attention(node)
-            || node.is("Softmax") && is_of_content(graph, classes, scores) && weighted()
+        node.is("Softmax") && is_of_content(graph, classes, scores) && weighted()
+    };
+    let is_unread = |id: NodeId, node: &Node| {
+        let of_content = classes.content(node).next().is_some();
+        is_attention(node) && of_content && fused(graph, trace, id).is_none()
     };
     // The branch of an `If` that does not run here runs when that branch is examined.
     let all = graph
         .nodes()
-        .filter(|(id, node)| trace.step(*id) > 0 && is_unknown(node));
+        .filter(|(id, node)| trace.step(*id) > 0 && (is_unknown(node) || is_unread(*id, node)));
     all.map(|(id, _)| id).collect()
 }
 
 /// The warning about softmaxes of unknown sizes; `None` where there are none.
 pub(crate) fn without_sizes(graph: &Graph, classes: &Classes, trace: &Trace) -> Option<String> {
     let unknown = softmaxes(graph, classes, trace);
-    let first = graph.node(*unknown.first()?).input(0)?;
-    let from = match source(graph, trace, first) {
+    let first = *unknown.first()?;
+    let scores = graph.node(first).input(0)?;
+    let from = match source(graph, trace, scores) {
+        _ if trace.get(scores).dims.is_some() => format!(
+            "{}: this {} has a form that is not read",
+            graph.place(first),
+            called(graph, first)
+        ),
         Some(id) => format!(
             "{}: the output of this {} has unknown sizes",
             graph.place(id),
@@ -47,8 +56,8 @@ pub(crate) fn without_sizes(graph: &Graph, classes: &Classes, trace: &Trace) -> 
         ),
         None => "the sizes of scores are unknown".to_owned(),
     };
-    let fused = unknown.iter().any(|id| is_attention(graph.node(*id)));
-    let count = match (unknown.len(), fused) {
+    let has_fused = unknown.iter().any(|id| is_attention(graph.node(*id)));
+    let count = match (unknown.len(), has_fused) {
         (1, true) => "an operator of attention is".to_owned(),
         (n, true) => format!("{n} softmaxes or operators of attention are"),
         (1, false) => "a softmax is".to_owned(),

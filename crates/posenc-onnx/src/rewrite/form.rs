@@ -10,8 +10,8 @@ use crate::attention::Site;
 use crate::detect::branches::other_branches;
 use crate::detect::context::Context;
 use crate::detect::finding::Finding;
-use crate::detect::rotary::rotates;
 use crate::detect::rotary::switch::noise;
+use crate::detect::rotary::{projects_and_rotates, rotates};
 use crate::detect::{Found, Options, RotarySite, detect};
 use crate::edit::form::{Reformed, reform};
 use crate::error::{Refusal, RefusalKind, RewriteError};
@@ -74,7 +74,7 @@ pub(super) fn tell_unfolded(done: &mut Rewritten, read: &Model, is_plain: bool) 
     let (before, after) = (read.graph(), done.model.graph());
     let is_gone = |id: NodeId| after.is_removed(id);
     let mut nodes = before.nodes();
-    if !nodes.any(|(id, node)| is_gone(id) && rotates(node)) {
+    if !nodes.any(|(id, node)| is_gone(id) && projects_and_rotates(node)) {
         return;
     }
     let own = |site: usize| is_respelled(read, &done.model, done.found.attention[site].node);

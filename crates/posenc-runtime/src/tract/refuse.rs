@@ -90,10 +90,18 @@ fn check_form(node: &NodeProto) -> Result<()> {
         let mut attributes = node.attribute.iter();
         attributes.any(|attribute| attribute.name == name && attribute.i != 0)
     };
+    let is_bounded = |name: &str| {
+        let mut attributes = node.attribute.iter();
+        attributes.any(|attribute| attribute.name == name && attribute.i >= 0)
+    };
     let has_input = |i: usize| node.input.get(i).is_some_and(|input| !input.is_empty());
     let form = match node.op_type.as_str() {
         // It would attend in both directions.
         "MultiHeadAttention" if is_set("unidirectional") => "a causal MultiHeadAttention",
+        // It would attend to all keys.
+        "Attention" if is_bounded("left_window_size") || is_bounded("right_window_size") => {
+            "an Attention with a window"
+        }
         // It would append to the past of every sequence, whatever its length.
         "GroupQueryAttention" if has_input(3) || has_input(4) => {
             "a GroupQueryAttention with a past"

@@ -51,6 +51,62 @@ fn an_operator_of_attention_without_sizes_is_warned_of() {
     );
 }
 
+/// Attention as one operator.
+fn as_one(op: &str, attributes: &[(&str, i64)]) -> Found {
+    let mut s = Sketch::default();
+    let x = s.embedded();
+    let [q, k, v] = [0; 3].map(|_| s.headed(&x));
+    let attributes: Vec<(&str, A)> = attributes.iter().map(|(n, v)| (*n, A::Int(*v))).collect();
+    let y = s.many(op, &[&q, &k, &v], &attributes, 1);
+    found(&s.model(25, &[&y[0]]))
+}
+
+#[test]
+fn the_window_of_the_standard_operator_is_read() {
+    for (left, right, is_causal, causal, window) in [
+        (-1, -1, 0, None, None),
+        (-1, 0, 0, Some(true), None),
+        (2, 0, 0, Some(true), Some(3)),
+        (2, -1, 1, Some(true), Some(3)),
+        (2, 2, 0, None, Some(3)),
+    ] {
+        let sides = [
+            ("left_window_size", left),
+            ("right_window_size", right),
+            ("is_causal", is_causal),
+        ];
+        let found = as_one("Attention", &sides);
+        assert_eq!(found.no_attention, [""; 0]);
+        let mask = &found.attention[0].mask;
+        assert_eq!((mask.causal, mask.window), (causal, window), "{sides:?}");
+    }
+}
+
+#[test]
+fn an_operator_of_attention_in_a_form_that_is_not_read_is_warned_of() {
+    let window = |left, right| {
+        let sides = [("left_window_size", left), ("right_window_size", right)];
+        as_one("Attention", &sides)
+    };
+    let masked = "DecoderMaskedSelfAttention";
+    for (found, op) in [
+        (window(2, 1), "Attention".to_owned()),
+        (window(2, -1), "Attention".to_owned()),
+        (window(-1, 2), "Attention".to_owned()),
+        (
+            as_one(&format!("ms.{masked}"), &[("num_heads", HEADS as i64)]),
+            format!("com.microsoft.{masked}"),
+        ),
+    ] {
+        let why = format!("this {op} has a form that is not read");
+        let warnings = &found.no_attention;
+        assert!(
+            matches!(&warnings[..], [one] if one.contains(&why)),
+            "{op}: {warnings:?}"
+        );
+    }
+}
+
 #[test]
 fn a_softmax_of_unknown_sizes_that_only_leaves_the_model_is_not() {
     let warnings = |last: fn(&mut Sketch, &str) -> String| {

@@ -350,6 +350,7 @@ mod tests {
             assert_eq!([axes.origin(at), axes.origin(at)], [at; 2]);
         });
     }
+
     #[test]
     fn a_slice_that_may_cut_a_longer_input_is_an_origin_of_its_own() {
         let whole = [0, i64::MAX, 1];
