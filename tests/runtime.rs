@@ -3,10 +3,11 @@
 mod cases;
 mod fused;
 mod models;
+mod refused;
 
 use std::path::{Path, PathBuf};
 
-use posenc_ir::{DType, Model, Tensor};
+use posenc_ir::{DType, Tensor};
 use posenc_runtime::{
     Backend, Dim, Fallback, ModelSource, Optimization, Options, OrtBackend, Placement, Places,
     Provider, RuntimeError, TractBackend, runtimes,
@@ -427,25 +428,6 @@ fn tract_refuses_to_run_without_optimization() {
     let error = TractBackend::new().load(bytes(&transposed()), &options);
     let error = error.unwrap_err();
     assert!(matches!(error, RuntimeError::Unsupported { .. }), "{error}");
-}
-
-/// tract would attend to all keys.
-#[test]
-fn tract_refuses_attention_with_a_window() {
-    for (left, right, is_refused) in [(-1, -1, false), (2, 0, true), (-1, 0, true), (0, -1, true)] {
-        let text = format!(
-            "<ir_version: 11, opset_import: [\"\" : 25]> g (float[1, 2, 4, 8] x) => (float[1, 2, 4, 8] y) \
-             {{ y = Attention <left_window_size = {left}, right_window_size = {right}> (x, x, x) }}"
-        );
-        let model = Model::parse(&text).unwrap().to_bytes().unwrap();
-        match TractBackend::new().load(bytes(&model), &Options::default()) {
-            Ok(_) => assert!(!is_refused, "{left} {right}"),
-            Err(why) => assert!(
-                is_refused && why.to_string().contains("an Attention with a window"),
-                "{left} {right}: {why}"
-            ),
-        }
-    }
 }
 
 #[test]
