@@ -15,6 +15,7 @@ mod rescale;
 mod resize;
 mod revealed;
 mod rewritten;
+mod sequences;
 mod stretch;
 mod summary;
 pub(crate) use summary::describe;
@@ -231,6 +232,11 @@ impl Planned<'_> {
         let found = std::iter::once(&done.found).chain(&done.other_branches);
         if let Some(wanted) = target::wanted(&request, &done.model, found) {
             done = form::apply(done, &branches, &request, wanted).map_err(RewriteError::of_edit)?;
+        }
+        // A request that keeps rotations leaves no model that runs for one sequence alone.
+        let is_kept = request.form.is_some() || request.target.is_some() || relaid.is_some();
+        if let Some(own) = options.as_ref().filter(|_| is_kept) {
+            done = sequences::repeat(done, own).map_err(RewriteError::of_edit)?;
         }
         let is_plain = request.form == Some(Form::Ops)
             || request

@@ -9,7 +9,7 @@ use crate::detect::branches::{Branch, other_branches};
 use crate::detect::{Found, detect, later, masks, rescaled};
 use crate::edit::rescale::left::left;
 use crate::edit::rescale::reached::{Elsewhere, elsewhere};
-use crate::edit::rescale::sequences::repeated;
+use crate::edit::rescale::sequences::{REPEATED, repeated};
 use crate::edit::rescale::{Group, Rescaled, rescale};
 use crate::error::{Refusal, RewriteError};
 use crate::inspect::inspect_encodings;
@@ -94,9 +94,7 @@ pub(super) fn apply(
     report.warnings.extend(later::warning(&next, &after));
     report.warnings.extend(masks::warning(&after));
     if is_repeated {
-        let why = "RotaryEmbedding had the cosines and sines of one sequence, which runtimes take for a batch of one: \
-                   they are repeated for every sequence";
-        report.warnings.push(why.to_owned());
+        report.warnings.push(REPEATED.to_owned());
     }
     Ok(Rewritten {
         other_branches: with_rotations(other_branches(&next, &options, &after)),

@@ -10,6 +10,10 @@ use crate::detect::{Found, run_at};
 use crate::error::RewriteError;
 use crate::graph::ports::Lengths;
 
+/// What a report says of it.
+pub(crate) const REPEATED: &str = "RotaryEmbedding had the cosines and sines of one sequence, which runtimes take for a \
+                                   batch of one: they are repeated for every sequence";
+
 /// Sequences of the run that tells which sizes are those of the batch.
 const BATCH: usize = 2;
 

@@ -8,7 +8,7 @@ use crate::prove::testing::fixture;
 use crate::request::{Request, Target};
 use crate::rewrite::rewrite;
 use posenc_encodings::inferred::Inferred;
-use posenc_encodings::kind::{Form, Kind};
+use posenc_encodings::kind::{Form, Kind, Layout};
 
 /// An operator of attention that projects and rotates, and does not say how many slots of its buffer are in use.
 fn projecting() -> Model {
@@ -63,6 +63,35 @@ fn a_target_covers_the_layers_that_are_not_chosen() {
     request.layers = None;
     let done = rewrite(&mut fixture("llama/dynamo23"), &request).unwrap();
     assert!(!done.report.inferred.iter().any(is_told));
+}
+
+#[test]
+fn cosines_of_one_sequence_are_repeated_where_rotations_are_kept() {
+    let of = |change: fn(&mut Request)| {
+        let mut request = Request::default();
+        change(&mut request);
+        request
+    };
+    for request in [
+        of(|request| request.form = Some(Form::Onnx)),
+        of(|request| request.target = Some(Target::Tract)),
+        of(|request| request.parameters.layout = Some(Layout::Interleaved)),
+    ] {
+        let mut model = fixture("llama/dynamo23");
+        let done = rewrite(&mut model, &request).unwrap();
+        let is_told = |told: &String| told.contains("repeated for every sequence");
+        assert!(done.report.warnings.iter().any(is_told), "{request:?}");
+        let sites = done.report.edits.iter().filter(|edit| edit.nodes_added > 0);
+        assert_eq!(sites.count(), 1, "{request:?}");
+        let graph = model.graph();
+        let own = |op: &'static str| graph.nodes().filter(move |(_, node)| node.is(op));
+        let tables = own("RotaryEmbedding").flat_map(|(_, node)| [node.input(1), node.input(2)]);
+        let mut makers = tables.map(|table| graph.node(graph.producer(table.unwrap()).unwrap().0));
+        assert!(makers.all(|maker| maker.is("Expand")), "{request:?}");
+        // A second time, nothing is left to repeat.
+        let again = rewrite(&mut model, &request).unwrap();
+        assert!(again.report.edits.is_empty(), "{request:?}");
+    }
 }
 
 /// A rotation that is an output, beside attention.
