@@ -58,6 +58,7 @@ pub use budget::Budget;
 pub use data::{Data, Shared};
 pub use error::{EvalError, Why};
 pub use probe::probe;
+pub use rotary::position_streams;
 pub use trace::{Trace, trace};
 pub use unary::gelu_erf;
 pub use value::Value;

@@ -50,7 +50,7 @@ impl Layout {
         })
     }
 
-    /// `angle` gives the row of the tables for a batch entry and a position.
+    /// `row` gives the row of the tables for a batch entry and a position.
     fn rotate(
         &self,
         x: &Shared<f64>,
@@ -59,13 +59,26 @@ impl Layout {
         row: impl Fn(usize, usize) -> Option<usize>,
     ) -> Option<Shared<f64>> {
         let half = self.rotary / 2;
+        self.turn(x, |b, s| {
+            let at = row(b, s)? * half;
+            let row = |table: &[f64]| Some(table.get(at..at + half)?.to_vec());
+            Some([row(cos)?, row(sin)?])
+        })
+    }
+
+    /// `waves` gives the cosines and sines of the pairs for a batch entry and a position.
+    fn turn(
+        &self,
+        x: &Shared<f64>,
+        waves: impl Fn(usize, usize) -> Option<[Vec<f64>; 2]>,
+    ) -> Option<Shared<f64>> {
+        let half = self.rotary / 2;
         let all = flat(x);
         let mut out = all.clone().into_owned();
         let per_batch = self.heads * self.sequence * self.size;
         for b in 0..self.batch {
             for s in 0..self.sequence {
-                let at = row(b, s)? * half;
-                let (cos, sin) = (cos.get(at..at + half)?, sin.get(at..at + half)?);
+                let [cos, sin] = waves(b, s)?;
                 for h in 0..self.heads {
                     let base = b * per_batch + h * self.steps[0] + s * self.steps[1];
                     for i in 0..half {
@@ -160,6 +173,85 @@ pub(super) fn contrib_rotary(c: &Call<'_>) -> Outputs {
         let positions = Positions::read(positions.ints(c.budget)?, &layout)?;
         let rotated = layout.rotate(&x, &cos, &sin, |b, s| positions.row(b, s, rows));
         Some(Array::Float(rotated?))
+    })
+}
+
+/// Inputs of com.microsoft: x, positions `[3, batch, sequence]`, cos, sin. Each pair has the rows of one of
+/// the streams of positions.
+pub(super) fn multimodal_rotary(c: &Call<'_>) -> Outputs {
+    let x = c.need(0)?;
+    let (positions, cos, _) = (c.need(1)?, c.need(2)?, c.need(3)?);
+    let heads = shape::dim(c.int("num_heads")?.unwrap_or(0))?;
+    let rotary = shape::dim(c.int("rotary_embedding_dim")?.unwrap_or(0))?;
+    let adjacent = c.flag("interleaved")?;
+    let takes_turns = match c.int("mrope_layout")?.unwrap_or(0) {
+        0 => Some(false),
+        1 => Some(true),
+        _ => None,
+    };
+    let packed = c.flag("is_packed_batching")?;
+    let scale = c.float("scale")?.unwrap_or(1.0);
+    let sections = c.ints("mrope_section")?;
+    c.map(x.dtype, |a| {
+        // The runtime multiplies by the scale, which the plain rotation has not.
+        if packed || scale != 1.0 {
+            return None;
+        }
+        let x = a.floats()?;
+        let &[rows, half] = cos.dims.as_deref()? else {
+            return None;
+        };
+        let heads = match x.shape() {
+            [_, _, hidden] if heads == 0 && half > 0 => hidden / (2 * half),
+            _ => heads,
+        };
+        let layout = Layout::new(x.shape(), heads, rotary, adjacent).ok()?;
+        let streams = position_streams(sections?, half, takes_turns?)?;
+        let of_tokens = [3, layout.batch, layout.sequence];
+        if layout.rotary != 2 * half || positions.dims.as_deref()? != of_tokens {
+            return None;
+        }
+        let tables = tables(c, [2, 3])?;
+        let ids = positions.ints(c.budget)?;
+        let rotated = layout.turn(&x, |b, s| {
+            let row = |stream: &usize| {
+                let id = *ids.get((stream * layout.batch + b) * layout.sequence + s)?;
+                place(id, rows).filter(|_| id >= 0)
+            };
+            let rows: Vec<usize> = streams.iter().map(row).collect::<Option<_>>()?;
+            let wave = |table: &Vec<f64>| {
+                let pairs = rows.iter().enumerate();
+                let pairs = pairs.map(|(pair, row)| table.get(row * half + pair).copied());
+                pairs.collect::<Option<Vec<f64>>>()
+            };
+            let [cos, sin] = &tables;
+            Some([wave(cos)?, wave(sin)?])
+        });
+        Some(Array::Float(rotated?))
+    })
+}
+
+/// The stream of positions, 0 to 2, that picks the row of each pair in an `MRotaryEmbedding`: in sections, or in
+/// turns for as long as the second and third have pairs left. `sections` has the number of pairs of each. `None` where the sections do not share out the pairs.
+pub fn position_streams(sections: &[i64], pairs: usize, takes_turns: bool) -> Option<Vec<usize>> {
+    let counts = sections.iter().map(|n| usize::try_from(*n).ok());
+    let &[time, height, width] = counts.collect::<Option<Vec<_>>>()?.as_slice() else {
+        return None;
+    };
+    let counts = [time, height, width];
+    let sum = counts.into_iter().try_fold(0, usize::checked_add);
+    if sum != Some(pairs) {
+        return None;
+    }
+    Some(match takes_turns {
+        false => (0..3).flat_map(|s| vec![s; counts[s]]).collect(),
+        true => (0..pairs)
+            .map(|pair| match pair % 3 {
+                0 => 0,
+                s if pair / 3 < counts[s] => s,
+                _ => 0,
+            })
+            .collect(),
     })
 }
 

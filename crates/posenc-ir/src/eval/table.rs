@@ -217,6 +217,7 @@ const CONTRIB: &[(&str, Kernel)] = &[
     ("GatherBlockQuantized", contrib::gather_block_quantized),
     ("Gelu", unary::gelu),
     ("GroupQueryAttention", attention::group_query),
+    ("MRotaryEmbedding", rotary::multimodal_rotary),
     ("MatMulBnb4", contrib::mat_mul_n_bits),
     ("MatMulIntegerToFloat", product::mat_mul_to_float),
     ("MatMulNBits", contrib::mat_mul_n_bits),

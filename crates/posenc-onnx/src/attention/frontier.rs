@@ -14,7 +14,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::attention::site::Operand;
 use crate::graph::dataflow::{Class, Classes};
 use crate::graph::lane::{Lane, back, wrap};
-use crate::graph::operators::{is_elementwise, is_norm};
+use crate::graph::operators::{is_elementwise, is_norm, is_rotary};
 use crate::graph::region::Region;
 use detour::detour;
 
@@ -157,7 +157,7 @@ impl OperandPath {
         let mut entries = vec![];
         for id in &self.nodes {
             let node = graph.node(*id);
-            if node.op() == "RotaryEmbedding" {
+            if is_rotary(node) {
                 entries.extend((1..node.inputs().len()).filter_map(|slot| {
                     node.input(slot)?;
                     Some(Use::new(*id, slot))
@@ -434,7 +434,7 @@ fn ends_path(node: &Node) -> bool {
             op,
             "MatMul" | "Gemm" | "Einsum" | "Conv" | "Softmax" | "Attention"
         ),
-        "com.microsoft" => op != "RotaryEmbedding",
+        "com.microsoft" => !is_rotary(node),
         _ => false,
     }
 }

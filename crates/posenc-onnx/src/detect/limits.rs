@@ -18,6 +18,7 @@ use crate::detect::found::Found;
 use crate::detect::runs::Runs;
 use crate::graph::dataflow::{Class, Classes};
 use crate::graph::lane::wrap;
+use crate::graph::operators::is_rotary;
 use crate::report::{Limit, LimitCause};
 use edge::Edge;
 use longer::Longer;
@@ -104,7 +105,7 @@ pub(crate) fn bounds(runs: &Runs<'_>) -> Vec<Bound> {
             ("", "Gather" | "GatherElements" | "GatherND")
             | ("com.microsoft", "GatherBlockQuantized") => rows_by_position(&mut longer, node),
             ("", "Slice") => cut_to_length(&mut longer, node),
-            (_, "RotaryEmbedding") => rotary_cache(classes, trace, node),
+            _ if is_rotary(node) => rotary_cache(classes, trace, node),
             ("com.microsoft", "GroupQueryAttention") => {
                 chosen_cache(graph, classes, trace, node.input(7))
             }
@@ -338,7 +339,7 @@ fn chosen_cache(
 fn cause(graph: &Graph, trace: &Trace, node: &Node, table: ValueId, length: usize) -> LimitCause {
     use posenc_ir::DType;
     let fused = !node.domain().is_empty() && !gathers(node);
-    if fused || node.op() == "RotaryEmbedding" {
+    if fused || is_rotary(node) {
         return LimitCause::Cache;
     }
     let dims = trace.get(table).dims.clone().unwrap_or_default();

@@ -115,7 +115,11 @@ pub(crate) fn find(model: &Model, found: &mut Found) {
                 let halves = [&read.query, &read.key];
                 let departs = (halves.iter().filter(|_| read.switch.is_none()))
                     .find_map(|half| known.departs(model, found, half));
-                match departs {
+                let [query_streams, key_streams] =
+                    halves.map(|half| known.streams(model, found, half));
+                let is_alike = query_streams == key_streams;
+                let apart = (!is_alike).then(|| APART.to_owned());
+                match departs.or(apart) {
                     None => found.rotary.push(read),
                     Some(why) => {
                         found.not_rotary.push(Refused {
@@ -124,7 +128,9 @@ pub(crate) fn find(model: &Model, found: &mut Found) {
                             why,
                         });
                         // Where the same numbers enter both, they are rotated alike at any length.
-                        if entering(model, &read.query.region) == entering(model, &read.key.region)
+                        if is_alike
+                            && entering(model, &read.query.region)
+                                == entering(model, &read.key.region)
                         {
                             let both = [read.query.region, read.key.region];
                             found.unfitted_rotations.push((site.index, both));
@@ -161,6 +167,8 @@ pub(crate) fn find(model: &Model, found: &mut Found) {
         }
     }
 }
+
+const APART: &str = "queries and keys rotate by other streams of positions";
 
 enum SideReading {
     Nothing,

@@ -15,6 +15,7 @@ use crate::detect::context::Context;
 use crate::detect::{RotaryOperand, RotarySite, run_at};
 use crate::error::{Refusal, RefusalKind, RewriteError};
 use crate::graph::lane::Lane;
+use crate::graph::operators::is_rotary;
 use crate::graph::ports::{Lengths, Role};
 use crate::graph::region::reads;
 use crate::graph::reorder::{Order, Reordered, Rotating, reordered};
@@ -165,8 +166,7 @@ impl<'a> Work<'a> {
         if first.is_none_or(|pair| pair.0 != 0) {
             return refuse(OTHER_PAIRS);
         }
-        let rotates =
-            |id: NodeId| matches!(graph.node(id).op(), "RotaryEmbedding" | "MRotaryEmbedding");
+        let rotates = |id: NodeId| is_rotary(graph.node(id));
         let nodes: FxHashSet<NodeId> = region.entries.iter().map(|at| at.node).collect();
         if nodes.iter().any(|id| rotates(*id)) {
             if nodes.len() > 1 {

@@ -43,6 +43,24 @@ pub(crate) fn is_copy(op: &str) -> bool {
     matches!(op, "Identity" | "Cast" | "CastLike" | "Dropout")
 }
 
+/// Whether an operator rotates its first input by the cosines and sines of positions.
+pub(crate) fn is_rotary(node: &Node) -> bool {
+    matches!(
+        (node.domain(), node.op()),
+        ("" | "com.microsoft", "RotaryEmbedding") | ("com.microsoft", "MRotaryEmbedding")
+    )
+}
+
+/// How an operator that rotates shares out its pairs among streams of positions: the pairs of each, and whether they
+/// take turns. `None` where it reads one stream.
+pub(crate) fn position_sections(node: &Node) -> Option<(&[i64], bool)> {
+    if (node.domain(), node.op()) != ("com.microsoft", "MRotaryEmbedding") {
+        return None;
+    }
+    let sections = node.ints("mrope_section").ok()??;
+    Some((sections, node.int("mrope_layout").ok()? == Some(1)))
+}
+
 /// Operators that change the shape and keep the elements in order.
 pub(crate) fn is_reshape(op: &str) -> bool {
     matches!(op, "Reshape" | "Flatten" | "Squeeze" | "Unsqueeze")

@@ -13,6 +13,7 @@ use super::bound::Precision;
 use super::trial::{feed, zeros};
 use crate::detect::Found;
 use crate::graph::dataflow::{Class, Classes};
+use crate::graph::operators::is_rotary;
 use crate::graph::region::{Region, reads};
 
 /// The most bytes that the constants of one rotation may take: its tables.
@@ -301,8 +302,8 @@ fn dependencies(
 /// positions from 0 on.
 fn picks_of_tokens(graph: &Graph, classes: &Classes, id: NodeId) -> Option<ValueId> {
     let node = graph.node(id);
-    let is_rotary = node.domain() == "com.microsoft" && node.op() == "RotaryEmbedding";
-    let cos = node.input(2).filter(|_| is_rotary)?;
+    let is_contrib = node.domain() == "com.microsoft" && is_rotary(node);
+    let cos = node.input(2).filter(|_| is_contrib)?;
     let is_of_tokens = classes.of_value(cos).has(Class::POSITION);
     node.input(1).filter(|_| is_of_tokens)
 }

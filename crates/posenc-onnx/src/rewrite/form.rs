@@ -15,6 +15,7 @@ use crate::detect::rotary::{projects_and_rotates, rotates};
 use crate::detect::{Found, Options, RotarySite, detect};
 use crate::edit::form::{Reformed, reform};
 use crate::error::{Refusal, RefusalKind, RewriteError};
+use crate::graph::operators::is_rotary;
 use crate::inspect::{entries, is_respelled};
 use crate::plan::selection::chosen;
 use crate::prove::invariants::check_same_sites;
@@ -321,7 +322,7 @@ fn check_read(
 ) -> Result<(), RewriteError> {
     let (graph, found) = (context.graph(), context.found);
     let at = |node: NodeId, why: &str| Err(refusal(why).at(graph.place(node)).into());
-    let is_fused = |node: NodeId| graph.node(node).op() == "RotaryEmbedding";
+    let is_fused = |node: NodeId| is_rotary(graph.node(node));
     let is_other = |id: NodeId| form != Form::Ops || is_fused(id) || rotates(graph.node(id));
     let mut unread = found.not_rotary.iter().filter(|r| is_chosen(r.site));
     if let Some(unread) = unread.find(|unread| is_other(unread.node)) {

@@ -281,3 +281,37 @@ fn quantized_numbers_are_restored_by_scale_and_zero_point() {
         (Some(DType::U8), vec![0.0, 2.0, 0.0, 255.0])
     );
 }
+
+#[test]
+fn a_multimodal_rotation_takes_the_angle_of_each_pair_from_one_of_three_positions() {
+    // A rotation by 90° at row 1 and by 180° at row 2, none at row 0.
+    let cos = floats(&[3, 3], &[1.0, 1.0, 1.0, 0.0, 0.0, 0.0, -1.0, -1.0, -1.0]);
+    let sin = floats(&[3, 3], &[0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0]);
+    let x = floats(&[1, 1, 1, 6], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    let ids = ints(&[3, 1, 1], &[0, 1, 2]);
+    let inputs = [x, ids, cos, sin];
+    let rope = |sections| contrib("MRotaryEmbedding").ints("mrope_section", sections);
+    let numbers = |op: Op| op.numbers(&inputs).1;
+    assert_eq!(numbers(rope(&[1, 1, 1])), [1.0, -5.0, -3.0, 4.0, 2.0, -6.0]);
+    assert_eq!(numbers(rope(&[0, 3, 0])), [-4.0, -5.0, -6.0, 1.0, 2.0, 3.0]);
+    // In turns, the first stream has what the others leave.
+    let in_turns = rope(&[1, 2, 0]).int("mrope_layout", 1);
+    assert_eq!(numbers(in_turns), [1.0, -5.0, 3.0, 4.0, 2.0, 6.0]);
+    let adjacent = rope(&[1, 1, 1]).int("interleaved", 1);
+    assert_eq!(numbers(adjacent), [1.0, 2.0, -4.0, 3.0, -5.0, -6.0]);
+
+    for unread in [
+        rope(&[1, 1, 2]),
+        rope(&[3, -1, 1]),
+        rope(&[1, 2]),
+        rope(&[1, 1, 1]).int("mrope_layout", 2),
+        rope(&[1, 1, 1]).int("is_packed_batching", 1),
+        rope(&[1, 1, 1]).float("scale", 2.0),
+    ] {
+        assert!(unread.run(&inputs).unwrap().data.is_none());
+    }
+    let outside = ints(&[3, 1, 1], &[0, 1, 3]);
+    let [x, _, cos, sin] = inputs.clone();
+    let outside = rope(&[1, 1, 1]).run(&[x, outside, cos, sin]);
+    assert!(outside.unwrap().data.is_none());
+}

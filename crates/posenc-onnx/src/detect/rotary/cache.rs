@@ -10,6 +10,7 @@ use super::read::{read, read_axial, rotates_pairs};
 use super::site::{RotaryOperand, RotarySite, Rotation, Streams, Switch};
 use super::{longer, streams, switch};
 use crate::detect::found::Found;
+use crate::graph::operators::position_sections;
 use crate::graph::region::{Aspect, Region};
 use crate::graph::signature::Signatures;
 
@@ -25,8 +26,13 @@ pub(super) struct RotationCache {
     rotating: FxHashMap<usize, bool>,
 }
 
-/// The values that enter a rotation, and the features that it rotates.
-type RotationKey = (Vec<Option<ValueId>>, Vec<(usize, usize)>);
+/// The values that enter a rotation, the features that it rotates, and how these are shared out among streams of
+/// positions.
+type RotationKey = (
+    Vec<Option<ValueId>>,
+    Vec<(usize, usize)>,
+    Option<(Vec<i64>, bool)>,
+);
 
 impl RotationCache {
     pub(super) fn rotation(
@@ -93,7 +99,9 @@ impl RotationCache {
         RotarySite {
             site,
             switch: self.switch(model, found, &query),
-            streams: self.streams(model, found, &query),
+            streams: self
+                .streams(model, found, &query)
+                .filter(|own| own.sections.len() > 1),
             form: form(model, &query.region),
             node: query.region.entries[0].node,
             query,
@@ -121,7 +129,13 @@ impl RotationCache {
             .clone()
     }
 
-    fn streams(&mut self, model: &Model, found: &Found, half: &RotaryOperand) -> Option<Streams> {
+    /// The streams of positions that a rotation reads, where they are several.
+    pub(super) fn streams(
+        &mut self,
+        model: &Model,
+        found: &Found,
+        half: &RotaryOperand,
+    ) -> Option<Streams> {
         let known = self.streams.entry(rotation_key(model, half));
         known
             .or_insert_with(|| streams::find(model, found, half))
@@ -130,9 +144,12 @@ impl RotationCache {
 }
 
 fn rotation_key(model: &Model, half: &RotaryOperand) -> RotationKey {
+    let node = model.graph().node(half.region.entries[0].node);
+    let sections = position_sections(node).map(|(all, in_turns)| (all.to_vec(), in_turns));
     (
         entering(model, &half.region),
         half.rotation.rope.pairs.clone(),
+        sections,
     )
 }
 

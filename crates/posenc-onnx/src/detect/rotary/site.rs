@@ -114,4 +114,6 @@ pub(crate) struct Streams {
     pub sections: Vec<usize>,
     /// The pairs of the streams are interleaved, instead of one block each.
     pub interleaved: bool,
+    /// The stream of each pair.
+    pub owner: Vec<usize>,
 }

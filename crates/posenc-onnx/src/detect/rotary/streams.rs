@@ -13,7 +13,7 @@ use crate::detect::found::Found;
 use crate::detect::rotary::read::read_again;
 use crate::graph::ports::Role;
 
-/// The streams of a rotation; `None` where positions are one stream, or where the streams do not
+/// The streams of a rotation, which may read one of them alone; `None` where positions are one stream, or where the streams do not
 /// share out the pairs.
 pub(crate) fn find(model: &Model, found: &Found, half: &RotaryOperand) -> Option<Streams> {
     let port = found.ports.first(Role::Positions)?;
@@ -40,15 +40,16 @@ pub(crate) fn find(model: &Model, found: &Found, half: &RotaryOperand) -> Option
             .filter(|i| read.rope.pairs.contains(&all[*i]))
             .collect();
         for pair in &own {
-            if owner[*pair].replace(sections.len()).is_some() {
+            if owner[*pair].replace(stream).is_some() {
                 return None;
             }
         }
         sections.push(own.len());
     }
     let owner: Vec<usize> = owner.into_iter().collect::<Option<_>>()?;
-    (sections.len() > 1).then(|| Streams {
+    Some(Streams {
         interleaved: !owner.is_sorted(),
         sections,
+        owner,
     })
 }

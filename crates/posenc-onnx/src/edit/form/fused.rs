@@ -1,10 +1,11 @@
 //! The cosines and sines that a fused operator reads.
 
-use posenc_ir::eval::Trace;
-use posenc_ir::{Emitter, NodeId, Tensor, ValueId};
+use posenc_ir::eval::{Trace, position_streams};
+use posenc_ir::{Attr, Emitter, NodeId, Tensor, ValueId};
 
 use super::waves::{Source, Waves};
 use crate::detect::RotaryOperand;
+use crate::graph::operators::position_sections;
 use crate::graph::region::Inside;
 use crate::graph::sizes::is_of_sizes;
 
@@ -58,6 +59,14 @@ impl Waves<'_> {
             return Err("it has a scale, or sequences of different lengths in one".to_owned());
         }
         let dtype = self.context.dtype(cos);
+        if let Some(sections) = position_sections(node) {
+            let values = self.by_streams(out, sections, [cos, sin], positions);
+            return Ok(Source {
+                values: values.ok_or("the streams of its positions do not share out its pairs")?,
+                by_sequence: true,
+                dtype,
+            });
+        }
         if let Some(values) = self.unfolded([cos, sin], positions) {
             return Ok(Source {
                 values,
@@ -90,6 +99,34 @@ impl Waves<'_> {
             by_sequence: false,
             dtype,
         })
+    }
+
+    /// Rows `[sequence, token, pair]` of tables, of which each pair is picked by a stream of positions
+    /// `[3, sequence, token]`.
+    fn by_streams(
+        &self,
+        out: &mut Emitter<'_>,
+        (sections, takes_turns): (&[i64], bool),
+        tables: [ValueId; 2],
+        positions: ValueId,
+    ) -> Option<[ValueId; 2]> {
+        let &[_, pairs] = self.context.dims(tables[0])? else {
+            return None;
+        };
+        let streams = position_streams(sections, pairs, takes_turns)?;
+        let of_stream = [0, 1, 2].map(|stream| {
+            let stream = out.constant("stream", Tensor::from_i64(&[], &[stream]));
+            out.op_with("Gather", &[positions, stream], &[("axis", Attr::Int(0))])
+        });
+        let masks = [1, 2].map(|stream| {
+            let own: Vec<bool> = streams.iter().map(|own| *own == stream).collect();
+            out.constant("pairs", Tensor::from_bool(&[pairs], &own))
+        });
+        Some(tables.map(|table| {
+            let [time, height, width] = of_stream.map(|rows| out.op("Gather", &[table, rows]));
+            let made = out.op("Where", &[masks[0], height, time]);
+            out.op("Where", &[masks[1], width, made])
+        }))
     }
 
     /// The values `[sequence, token, pair]` that tables are reshaped from, where the rows of all tokens follow

@@ -5,6 +5,7 @@ use posenc_ir::{Attr, Emitter, NodeId};
 
 use super::Writer;
 use crate::error::RewriteError;
+use crate::graph::operators::is_rotary;
 
 impl Writer<'_> {
     /// Replaces an operator that rotates by one that rotates in a layout.
@@ -15,9 +16,9 @@ impl Writer<'_> {
         layout: Layout,
     ) -> Result<(), RewriteError> {
         let node = self.context.graph().node(id);
-        let name = match node.op() {
-            "RotaryEmbedding" | "MRotaryEmbedding" => "interleaved",
-            _ => "rotary_interleaved",
+        let name = match is_rotary(node) {
+            true => "interleaved",
+            false => "rotary_interleaved",
         };
         let flag = i64::from(layout == Layout::Interleaved);
         let inputs = node.inputs().iter();

@@ -8,6 +8,7 @@ use rustc_hash::FxHashMap;
 use super::counted::Counted;
 use crate::detect::context::Context;
 use crate::detect::{RotaryOperand, run_at};
+use crate::graph::operators::{is_rotary, position_sections};
 use crate::graph::ports::Lengths;
 
 /// The domain of the operators of ONNX Runtime.
@@ -39,9 +40,11 @@ pub(super) struct Waves<'a> {
     pub(super) run: Option<Trace>,
     /// The positions that operators of attention count.
     counted: Counted<'a>,
-    /// By what they are computed from, the layout and the scope.
-    known: FxHashMap<(Vec<ValueId>, Layout, ScopeId), HalfWaves>,
+    known: FxHashMap<Key, HalfWaves>,
 }
+
+/// What waves are computed from, the layout, the streams of positions and the scope.
+type Key = (Vec<ValueId>, Layout, Option<(Vec<i64>, bool)>, ScopeId);
 
 /// cos and sin as a graph has them: see [`HalfWaves`].
 pub(super) struct Source {
@@ -78,7 +81,7 @@ impl<'a> Waves<'a> {
         let graph = self.context.graph();
         let id = side.region.entries[0].node;
         let node = graph.node(id);
-        let is_fused = node.op() == "RotaryEmbedding";
+        let is_fused = is_rotary(node);
         let entries = side.region.entries.iter();
         let inside = side.region.inside.as_ref();
         let counted = inside.map(|own| self.counted.positions(out, side, own));
@@ -96,7 +99,8 @@ impl<'a> Waves<'a> {
                 .chain(counted)
                 .collect(),
         };
-        let key = (from, layout, node.scope());
+        let sections = position_sections(node).map(|(all, in_turns)| (all.to_vec(), in_turns));
+        let key = (from, layout, sections, node.scope());
         if let Some(known) = self.known.get(&key) {
             return Ok(*known);
         }

@@ -5,7 +5,7 @@ use posenc_ir::{Graph, Node, NodeId, Use, ValueId};
 use rustc_hash::FxHashSet;
 
 use crate::graph::dataflow::{Class, Classes};
-use crate::graph::operators::{is_elementwise, is_layout, is_projection};
+use crate::graph::operators::{is_elementwise, is_layout, is_projection, is_rotary};
 
 /// The first node before an output, with no projection between, at which a position acts on content by a
 /// factor at no use of `meant`.
@@ -52,7 +52,7 @@ pub(crate) fn left(
 
 /// Whether a node may rotate by an operand.
 fn multiplies(node: &Node) -> bool {
-    is_projection(node) || matches!(node.op(), "Mul" | "Div" | "RotaryEmbedding")
+    is_projection(node) || is_rotary(node) || matches!(node.op(), "Mul" | "Div")
 }
 
 /// Whether an output has the elements of inputs, each alone or a few of them computed.

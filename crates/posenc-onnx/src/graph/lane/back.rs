@@ -5,7 +5,7 @@ use posenc_ir::{Graph, NodeId, ValueId};
 
 use super::pads::pads;
 use super::{Lane, slice_start, wrap};
-use crate::graph::operators::{is_elementwise, is_layout, is_write};
+use crate::graph::operators::{is_elementwise, is_layout, is_rotary, is_write};
 
 /// The lane of input `slot` of a node, given the lane of its output `output`; `None` where the
 /// sequence cannot be followed through the node.
@@ -53,7 +53,8 @@ impl Through<'_> {
         let same_rank = self.from.len() == self.to.len();
         if !node.domain().is_empty() {
             // Normalizations keep every axis; their first inputs carry the tokens.
-            return (same_rank && self.slot < 2).then_some(lane);
+            let slots = if is_rotary(node) { 1 } else { 2 };
+            return (same_rank && self.slot < slots).then_some(lane);
         }
         match node.op() {
             "Concat" => self.concatenated(lane),

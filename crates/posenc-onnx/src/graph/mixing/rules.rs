@@ -13,7 +13,7 @@ use super::sets::Sets;
 use crate::graph::bodies::states;
 use crate::graph::dataflow::Classes;
 use crate::graph::lane::wrap;
-use crate::graph::operators::{is_norm, is_skip_norm};
+use crate::graph::operators::{is_norm, is_rotary, is_skip_norm};
 use crate::graph::reduction;
 
 /// How an operator mixes tokens.
@@ -302,7 +302,7 @@ impl Rules<'_> {
                 Some(Step::mixed(sets.with_axis(1), mixing))
             }
             ("", "DynamicQuantizeLinear") => Some(Step::plain(first?.clone())),
-            ("" | "com.microsoft", "RotaryEmbedding") => {
+            _ if is_rotary(node) => {
                 let rank = first?.rank();
                 let (sets, mixed) = first?.over(&[rank.checked_sub(1)?]);
                 Some(Step::mixed(sets, mixed.then_some(Mixing::Other)))

@@ -7,7 +7,7 @@ use rustc_hash::FxHashSet;
 
 use crate::graph::lane::wrap;
 use crate::graph::operators::{
-    cache_slots, gather_axis, is_copy, is_layout, is_projection, is_write,
+    cache_slots, gather_axis, is_copy, is_layout, is_projection, is_rotary, is_write,
 };
 
 /// Nodes to look at behind a factor for a projection.
@@ -205,7 +205,7 @@ pub(super) fn feeds_rotation(graph: &Graph, value: ValueId) -> bool {
     reaches(graph, waves, |node, at| {
         let other = node.input(1 - at.slot().min(1));
         let goes_on = match (node.domain(), node.op()) {
-            ("" | "com.microsoft", "RotaryEmbedding") if at.slot() > 0 => return Step::Found,
+            _ if is_rotary(node) && at.slot() > 0 => return Step::Found,
             ("", "Mul") if is_beside_constants(graph, node, at) => true,
             ("", "Mul") if other.is_some_and(|v| !own.contains(&v) && is_projected(graph, v)) => {
                 return Step::Found;
@@ -313,7 +313,7 @@ const FEWEST_PRODUCTS: usize = 2;
 fn scale_content(graph: &Graph, rows: ValueId) -> Option<usize> {
     let (mut products, mut parts) = (0, 1);
     let does_more = reaches(graph, [rows], |node, at| match (node.domain(), node.op()) {
-        ("" | "com.microsoft", "RotaryEmbedding") if at.slot() > 0 => {
+        _ if is_rotary(node) && at.slot() > 0 => {
             products += FEWEST_PRODUCTS;
             Step::Stop
         }

@@ -7,7 +7,7 @@ use rustc_hash::FxHashSet;
 use super::fixed::Sizes;
 use super::order::Order;
 use super::spread::{End, Spread};
-use crate::graph::operators::{is_elementwise, is_reshape};
+use crate::graph::operators::{is_elementwise, is_reshape, is_rotary};
 
 /// A node to be followed.
 #[derive(Clone, Copy)]
@@ -92,7 +92,7 @@ impl<'a> View<'a> {
             return self.multiplied(&product, end, order);
         }
         match (node.domain(), op) {
-            (_, "RotaryEmbedding" | "MRotaryEmbedding") => self.rotated(end, order),
+            _ if is_rotary(node) => self.rotated(end, order),
             (
                 "" | "com.microsoft",
                 "LayerNormalization"
