@@ -1,5 +1,7 @@
 //! Rotations of other pairs of features compute what PyTorch computes, in ONNX Runtime.
 
+mod bodies;
+
 use posenc_tests::binary;
 use posenc_tests::fixture::Fixture;
 
@@ -29,9 +31,7 @@ fn every_layout_computes_what_pytorch_computes() {
             &["--layout", layout][..],
             &["--layout", layout, "--form", "contrib"],
         ];
-        // ONNX Runtime takes this export for one sequence only, until its form changes.
-        let first = usize::from(name == "llama/dynamo23");
-        for flags in &flags[first..] {
+        for flags in &flags {
             let made = made(&fixture.model(), flags);
             assert_eq!(made.report["guarantee"], "rounding", "{name} {flags:?}");
             let edits = made.report["edits"].as_array().expect("edits");

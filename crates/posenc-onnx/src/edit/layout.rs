@@ -18,7 +18,7 @@ use crate::graph::lane::Lane;
 use crate::graph::operators::is_rotary;
 use crate::graph::ports::{Lengths, Role};
 use crate::graph::region::reads;
-use crate::graph::reorder::{Order, Reordered, Rotating, reordered};
+use crate::graph::reorder::{Borders, Order, Reordered, Rotating, reordered};
 
 /// A model whose rotations have another layout.
 #[derive(Debug)]
@@ -336,6 +336,7 @@ fn defaults(context: &Context<'_>, made: &Reordered) -> Vec<String> {
 /// The values that move and are computed from rotated keys.
 fn keys(context: &Context<'_>, sites: &[usize], made: &Reordered) -> FxHashSet<ValueId> {
     let (graph, found) = (context.graph(), context.found);
+    let borders = Borders::new(graph, &found.trace);
     let mut keys = FxHashSet::default();
     let mut stack = vec![];
     for at in sites {
@@ -352,6 +353,7 @@ fn keys(context: &Context<'_>, sites: &[usize], made: &Reordered) -> FxHashSet<V
         for at in graph.uses(value) {
             stack.extend(graph.node(at.node).outputs().iter().flatten());
         }
+        stack.extend(borders.across(value));
     }
     keys
 }

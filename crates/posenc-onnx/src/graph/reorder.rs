@@ -5,6 +5,7 @@
 //! them. Weights, biases and norms in the new order put them there without a node more.
 
 mod attention;
+mod bodies;
 mod fixed;
 mod moves;
 mod order;
@@ -15,10 +16,11 @@ mod spread;
 use std::collections::{BTreeMap, BTreeSet};
 
 use posenc_ir::eval::Trace;
-use posenc_ir::{Def, Graph, NodeId, Use, ValueId};
+use posenc_ir::{Graph, NodeId, ScopeId, Use, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::graph::region::above;
+pub(crate) use bodies::Borders;
 pub(crate) use order::Order;
 use rules::View;
 use spread::End;
@@ -60,8 +62,11 @@ pub(crate) fn reordered(
     seeds: Vec<(ValueId, NodeId, Order)>,
     rotating: &Rotating,
 ) -> Result<Reordered, Stuck> {
-    let order = graph.order(graph.main()).unwrap_or_default();
-    let outputs = graph.scope(graph.main()).outputs().to_vec();
+    let mut places = FxHashMap::default();
+    number(graph, graph.main(), &mut places);
+    let borders = Borders::new(graph, trace);
+    let mut outputs = graph.scope(graph.main()).outputs().to_vec();
+    outputs.extend(borders.leaving());
     let live = above(graph, outputs, |_| true);
     let mut walk = Walk {
         graph,
@@ -70,11 +75,8 @@ pub(crate) fn reordered(
         other,
         rotating,
         live: live.into_iter().collect(),
-        places: order
-            .into_iter()
-            .enumerate()
-            .map(|(at, id)| (id, at))
-            .collect(),
+        borders,
+        places,
         made: Reordered::default(),
         next: vec![],
         selected: BTreeSet::new(),
@@ -87,6 +89,16 @@ pub(crate) fn reordered(
     Ok(walk.made)
 }
 
+/// Numbers nodes in the order of computation, those of a body before the node that has it.
+fn number(graph: &Graph, scope: ScopeId, places: &mut FxHashMap<NodeId, usize>) {
+    for id in graph.order(scope).unwrap_or_default() {
+        for (_, body) in graph.node(id).bodies() {
+            number(graph, body, places);
+        }
+        places.insert(id, places.len());
+    }
+}
+
 struct Walk<'a> {
     graph: &'a Graph,
     opset: i64,
@@ -95,6 +107,7 @@ struct Walk<'a> {
     rotating: &'a Rotating,
     /// The values whose elements reach an output, and not their sizes alone.
     live: FxHashSet<ValueId>,
+    borders: Borders<'a>,
     /// Where nodes stand in the order of computation.
     places: FxHashMap<NodeId, usize>,
     made: Reordered,
@@ -132,6 +145,17 @@ impl Walk<'_> {
         for at in self.graph.uses(value) {
             self.spread(at.node, End::In(at.slot()), &order)?;
         }
+        let beyond = self.borders.beyond(value, &order);
+        let beyond = beyond.map_err(|node| Stuck {
+            node,
+            why: format!(
+                "{} enters or leaves its body in a way that is not followed",
+                self.graph.name(value)
+            ),
+        })?;
+        for other in beyond {
+            self.give(other.value, other.at, other.order, other.node)?;
+        }
         Ok(())
     }
 
@@ -148,12 +172,14 @@ impl Walk<'_> {
     }
 
     fn spread(&mut self, id: NodeId, end: End, order: &Order) -> Result<(), Stuck> {
-        let mut outputs = self.graph.node(id).outputs().iter().flatten();
+        let node = self.graph.node(id);
+        let mut outputs = node.outputs().iter().flatten();
         let is_live = outputs.any(|value| self.live.contains(value));
-        if self.rotating.replaced.contains(&id) || !is_live {
+        let has_bodies = node.domain().is_empty() && node.bodies().next().is_some();
+        if self.rotating.replaced.contains(&id) || !is_live || has_bodies {
             return Ok(());
         }
-        let (node, view) = (self.graph.node(id), self.view(id));
+        let view = self.view(id);
         let stuck = |why| Stuck { node: id, why };
         let spread = view.spread(end, order).map_err(stuck)?;
         for (end, order) in spread.ends {
@@ -216,16 +242,6 @@ impl Walk<'_> {
                 ),
             }),
             None => {
-                let is_own = self.graph.value(value).scope() == self.graph.main();
-                let is_edge = match self.graph.value(value).def() {
-                    Def::Input(_) => true,
-                    _ => self.graph.value(value).is_output(),
-                };
-                if is_edge && !is_own {
-                    let name = self.graph.name(value);
-                    let why = format!("{name} enters or leaves the body of a node");
-                    return Err(Stuck { node, why });
-                }
                 self.made.values.insert(value, order);
                 self.next.push(value);
                 Ok(())
@@ -241,12 +257,12 @@ impl Walk<'_> {
             return Ok(());
         };
         let (mut parts, mut others) = (vec![], false);
-        let mut first = None;
+        let mut readers = vec![];
         for at in self.graph.uses(value) {
             for part in self.view(at.node).parts(at.slot(), axis) {
                 match self.made.values.get(&part.value) {
                     Some(order) => {
-                        first = first.or(Some(*at));
+                        readers.push(*at);
                         let order = part.lift(order, axis);
                         parts.push((part.from, order));
                     }
@@ -257,7 +273,7 @@ impl Walk<'_> {
                 }
             }
         }
-        let Some(at) = first else {
+        let Some(at) = readers.first() else {
             return Ok(());
         };
         let uniform = parts[0].1.clone();
@@ -273,7 +289,11 @@ impl Walk<'_> {
             );
             return Err(Stuck { node: at.node, why });
         };
-        self.give(value, Some(at), order, at.node)
+        // Of a constant, each of them reads a copy in that order.
+        for at in &readers {
+            self.give(value, Some(*at), order.clone(), at.node)?;
+        }
+        Ok(())
     }
 
     /// The order of what a node joins from parts.
