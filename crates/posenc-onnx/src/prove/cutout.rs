@@ -14,7 +14,7 @@ use super::trial::{feed, zeros};
 use crate::detect::Found;
 use crate::graph::dataflow::{Class, Classes};
 use crate::graph::operators::is_rotary;
-use crate::graph::region::{Region, reads};
+use crate::graph::region::{Region, reads, shape_only};
 
 /// The most bytes that the constants of one rotation may take: its tables.
 const LIMIT: usize = 1 << 29;
@@ -292,8 +292,17 @@ fn dependencies(
             continue;
         }
         needed.values.push(value);
-        let maker = graph.producer(value);
-        rows.extend(maker.into_iter().flat_map(|(id, _)| reads(graph, id)));
+        let Some((id, _)) = graph.producer(value) else {
+            continue;
+        };
+        let read = reads(graph, id);
+        if shape_only(graph, id) {
+            let is_content = |v: &ValueId| classes.of_value(*v).has(Class::CONTENT);
+            let is_new = |v: &ValueId| *v != region.input && graph.producer(*v).is_some();
+            let measured = read.iter().copied().filter(|v| is_content(v) && is_new(v));
+            needed.shapes.extend(measured.filter(|v| done.insert(*v)));
+        }
+        rows.extend(read);
     }
     needed
 }
