@@ -16,7 +16,7 @@ use crate::detect::rotary::projected::projected_layout;
 use crate::detect::rotary::projects_and_rotates;
 use crate::detect::{Found, Options, RotarySite, detect, limits};
 use crate::detect::{later, masks};
-use crate::plan::unread::of_branch;
+use crate::plan::unread::{beside, of_branch};
 use crate::record::read_unread;
 use crate::report::{
     Attention, AttentionKind, Encoding, Inspect, Limit, LimitCause, ModelSummary, Refusal,
@@ -80,6 +80,9 @@ pub(crate) fn report(model: &Model, found: &Found) -> Inspect {
              {change:.1e}; the rotation is shown that would be computed without that"
         ));
     }
+    // The numbers of a quantized rotation are told above.
+    let met = beside::met(model, found).filter(|_| found.quantized.is_empty());
+    report.warnings.extend(met);
     report.warnings.extend(later::warning(model, found));
     report.warnings.extend(masks::warning(found));
     for why in read_unread(model) {

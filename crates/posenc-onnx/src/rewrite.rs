@@ -41,7 +41,7 @@ use crate::inspect::entries;
 use crate::plan::change::{Change, change};
 use crate::plan::rescale::recorded_original;
 use crate::plan::selection::chosen;
-use crate::plan::unread;
+use crate::plan::unread::{self, beside};
 use crate::record::{self, asked, written};
 use crate::report::{Endpoint, Guarantee, Rewrite};
 use crate::request::{InputRole, Request, Target, roles};
@@ -128,7 +128,7 @@ fn planned<'a>(
         (flat, plain, branches) = (Some(exact.model), exact.plain, exact.branches);
     }
     let input = plain.as_ref().or(flat.as_ref()).unwrap_or(model);
-    let unread = unread::unread(input, &branches);
+    let mut unread = unread::unread(input, &branches);
     if !request.allowances.allow_unread {
         unread::refuse(&unread)?;
     }
@@ -138,6 +138,10 @@ fn planned<'a>(
         None => (input, branches),
     };
     let change = change(input, &branches, &request)?;
+    unread.extend(beside::left(input, &branches, &change, &request));
+    if !request.allowances.allow_unread {
+        unread::refuse(&unread)?;
+    }
     Ok(Planned {
         model: Cow::Borrowed(model),
         flat,

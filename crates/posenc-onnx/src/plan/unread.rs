@@ -1,5 +1,6 @@
 //! What of a model was not read, which stops a rewrite.
 
+pub(crate) mod beside;
 mod length;
 
 use posenc_ir::Model;

@@ -1,6 +1,7 @@
 //! Whole rewrites of small graphs.
 
 mod again;
+mod beside;
 mod biases;
 pub(crate) mod branches;
 mod computed_waves;
