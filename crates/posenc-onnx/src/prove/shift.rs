@@ -1,6 +1,8 @@
 //! Shift invariance: a model whose encodings depend on distances alone computes the same of tokens wherever
 //! they are. What was recognized decides whether this is checked, and has no part in the comparison.
 
+mod changed;
+
 use ndarray::ArrayD;
 use posenc_encodings::bias::{At, ScoreBias};
 use posenc_ir::eval::Budget;
@@ -21,7 +23,9 @@ use crate::attention::scores::plane;
 use crate::detect::finding::Encoding;
 use crate::detect::{run_at, scaled};
 use crate::graph::ports::{Lengths, Port, Role, decides_mask, place};
+use crate::plan::unread::beside;
 use crate::report::Run;
+use changed::changed_after_rotation;
 
 /// The most tokens of a run, those before the first that counts included.
 const TOKENS: usize = 24;
@@ -72,6 +76,10 @@ pub(super) fn shift(
     };
     if let Some(node) = scaled::by_places(subject.model, subject.found) {
         let why = "positions or the length scale content here, beside the encoding";
+        return refuse(node, why);
+    }
+    if let Some(node) = changed_after_rotation(subject.model.graph(), subject.found) {
+        let why = "queries or keys are changed here after their rotation, feature by feature";
         return refuse(node, why);
     }
     if let Some(node) = hides_by_place(subject, shift.tokens + shift.by) {
@@ -188,7 +196,8 @@ fn depends_on_distances(subject: &Subject<'_>) -> bool {
         && found.axial.is_empty()
         && found.misplaced.is_empty()
         && found.not_evaluated.is_empty()
-        && found.no_attention.is_empty();
+        && found.no_attention.is_empty()
+        && beside::met(subject.model, found).is_none();
     let relative = |encoding: &Encoding| match encoding {
         Encoding::ScoreBias(_, bias) => is_shift_invariant(&**bias),
         Encoding::Shaw(_) | Encoding::TransformerXl(_) | Encoding::Disentangled(_) => true,
