@@ -16,48 +16,7 @@ use posenc_tests::shared::root;
 
 use cases::{Case, Want, cases, transposed};
 use models::Graph;
-
-/// Cases that a runtime cannot run: (runtime, case, words of its refusal). An entry whose case passes,
-/// or fails with other words, fails the suite; a wrong number is never accepted.
-const KNOWN: &[(&str, &str, &str)] = &[
-    ("tract", "bfloat16", "bfloat16"),
-    (
-        "tract",
-        "cumulative sum of a cast mask",
-        "TDim is not a number",
-    ),
-    ("tract", "GatherND from the end", "it panicked"),
-    (
-        "tract",
-        "com.microsoft RotaryEmbedding from an offset",
-        "one position a token",
-    ),
-    (
-        "tract",
-        "com.microsoft MultiHeadAttention, causal",
-        "causal MultiHeadAttention",
-    ),
-    (
-        "tract",
-        "com.microsoft GroupQueryAttention with a past",
-        "with a past",
-    ),
-    (
-        "tract",
-        "com.microsoft Attention",
-        "com.microsoft.Attention",
-    ),
-    (
-        "tract",
-        "Attention with a bool mask",
-        "Mask must be floating point",
-    ),
-    (
-        "onnxruntime",
-        "RotaryEmbedding with one cache for a batch of two",
-        "expected to have the same shape",
-    ),
-];
+use refused::KNOWN;
 
 fn places() -> Places {
     Places {

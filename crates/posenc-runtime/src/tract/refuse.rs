@@ -102,6 +102,12 @@ fn check_form(node: &NodeProto) -> Result<()> {
         "Attention" if is_bounded("left_window_size") || is_bounded("right_window_size") => {
             "an Attention with a window"
         }
+        // It takes the new tokens for the first ones.
+        "Attention" if is_set("is_causal") && has_input(4) => "a causal Attention with a past",
+        // It computes no numbers in longer sequences.
+        "GroupQueryAttention" if is_bounded("local_window_size") => {
+            "a GroupQueryAttention with a window"
+        }
         // It would append to the past of every sequence, whatever its length.
         "GroupQueryAttention" if has_input(3) || has_input(4) => {
             "a GroupQueryAttention with a past"
