@@ -40,7 +40,7 @@ pub static FAMILY: Family = Family {
         shared: true,
     }],
     starts: ["the slopes of the paper", ""],
-    learned: &["slopes"],
+    learned: &[],
     describe,
     entry: Entry::score_bias::<Alibi>(ReadFrom::FewTokens),
 };

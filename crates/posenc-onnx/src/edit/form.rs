@@ -55,14 +55,7 @@ pub(crate) fn reform(
     let Some(first) = sites.first() else {
         return Ok(None);
     };
-    if context.opset() < Opset::OLDEST {
-        let why = format!(
-            "opset {} is too old to write another form; convert the model to opset {} first",
-            context.model.opset(),
-            Opset::OLDEST.0
-        );
-        return Err(context.refuse(found.rotary[*first].node, why));
-    }
+    check_opset(context, found.rotary[*first].node, "form")?;
     let mut out = graph.emitter(graph.main(), "posenc_form");
     let mut joiner = (form == Form::Contrib).then(|| Joiner::new(context));
     let parts = sites.iter().flat_map(|at| {
@@ -82,6 +75,26 @@ pub(crate) fn reform(
         applied,
         sites,
     }))
+}
+
+/// Refuses to write operators into a model whose opset has them in another way.
+///
+/// # Errors
+/// With the node that would get another form or layout, which `what` names.
+pub(crate) fn check_opset(
+    context: &Context<'_>,
+    node: NodeId,
+    what: &str,
+) -> Result<(), RewriteError> {
+    if context.opset() >= Opset::OLDEST {
+        return Ok(());
+    }
+    let why = format!(
+        "opset {} is too old to write another {what}; convert the model to opset {} first",
+        context.model.opset(),
+        Opset::OLDEST.0
+    );
+    Err(context.refuse(node, why))
 }
 
 /// Writes parts in a form, in their layout or in another.

@@ -44,11 +44,12 @@ pub(crate) fn insert(
     if let Some(site) = plan
         .sites
         .first()
-        .filter(|_| context.opset() < Opset::OLDEST)
+        .filter(|_| context.opset() < Opset::OLDEST && !plan.groups.is_empty())
     {
         let why = format!(
-            "opset {} is too old to insert an encoding",
-            context.model.opset()
+            "opset {} is too old to insert an encoding; convert the model to opset {} first",
+            context.model.opset(),
+            Opset::OLDEST.0
         );
         return Err(context.refuse(context.site(*site).node, why));
     }

@@ -10,7 +10,7 @@ use posenc_ir::eval::Budget;
 use posenc_ir::{Def, Emitter, NodeId, Payload, Tensor, Use, ValueId};
 use rustc_hash::FxHashSet;
 
-use super::form::{Part, Reformed, write};
+use super::form::{Part, Reformed, check_opset, write};
 use crate::detect::context::Context;
 use crate::detect::{RotaryOperand, RotarySite, run_at};
 use crate::error::{Refusal, RefusalKind, RewriteError};
@@ -51,9 +51,10 @@ pub(crate) fn relay(
             _ => return Err(stuck(context, context.site(site.site).node, OTHER_PAIRS)),
         }
     }
-    if sites.is_empty() {
+    let Some(first) = sites.first() else {
         return Ok(None);
-    }
+    };
+    check_opset(context, found.rotary[*first].node, "layout")?;
     let mut work = Work {
         context,
         layout,

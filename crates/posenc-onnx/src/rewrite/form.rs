@@ -13,7 +13,7 @@ use crate::detect::finding::Finding;
 use crate::detect::rotary::switch::noise;
 use crate::detect::rotary::{projects_and_rotates, rotates};
 use crate::detect::{Found, Options, RotarySite, detect};
-use crate::edit::form::{Reformed, reform};
+use crate::edit::form::{Reformed, check_opset, reform};
 use crate::error::{Refusal, RefusalKind, RewriteError};
 use crate::graph::operators::is_rotary;
 use crate::inspect::{entries, is_respelled};
@@ -150,6 +150,13 @@ fn reformed(
         return Ok(done);
     };
     if form == Form::Onnx && done.model.opset() < STANDARD {
+        let context = Context {
+            model: &done.model,
+            found: &done.found,
+        };
+        if let Some(site) = done.found.rotary.first() {
+            check_opset(&context, site.node, "form")?;
+        }
         raise_opset(&mut done, first)?;
     }
     if let Some((made, after)) = step((&done.model, &done.found), first, request, wanted)? {

@@ -6,6 +6,7 @@ mod factors;
 mod integers;
 
 use super::*;
+use crate::inspect::report;
 use posenc_encodings::kind::Kind;
 
 /// Causal attention of one layer whose scores go through `change`.
@@ -116,6 +117,33 @@ fn lines_are_named_in_every_form() {
         s.op("Mul", &[&scores, &half])
     });
     assert_eq!(named(&twice_and_halved), alibi("null"));
+}
+
+#[test]
+fn layers_with_other_slopes_are_entries_of_their_own() {
+    let slopes = |second: f64| {
+        let mut s = Sketch::default();
+        let mut x = s.embedded();
+        for factor in [1.0, second] {
+            let [scores, v] = s.scored(&x, &x);
+            let far = far(&mut s);
+            let bias = sloped(&mut s, SLOPES.map(|slope| slope * factor), &far);
+            let scores = s.op("Add", &[&scores, &bias]);
+            let hidden = causal(&mut s, &scores);
+            let weights = s.op("Softmax", &[&hidden]);
+            let y = s.op("MatMul", &[&weights, &v]);
+            let y = s.merged(&y);
+            x = s.op("Add", &[&x, &y]);
+        }
+        let model = s.model(17, &[&x]);
+        let all = report(&model, &detect(&model, &Options::default())).encodings;
+        let all = all
+            .into_iter()
+            .map(|own| (own.layers, own.params["slopes"][0].as_f64()));
+        all.collect::<Vec<_>>()
+    };
+    assert_eq!(slopes(1.0), [(vec![0, 1], Some(0.25))]);
+    assert_eq!(slopes(3.0), [(vec![0], Some(0.25)), (vec![1], Some(0.75))]);
 }
 
 #[test]

@@ -135,6 +135,21 @@ fn new_positions_count_the_tokens() {
     };
     let why = swapped(&form.model(), &to(Kind::Rope)).unwrap_err();
     assert!(why.contains("too old"), "{why}");
+    // Nothing is inserted where one is removed.
+    let learned = Form {
+        embed: |s| {
+            let x = s.embedded();
+            let at = s.input("position_ids", DType::I64, &["batch", "sequence"]);
+            let table = s.weights(&[40, HIDDEN]);
+            let rows = s.gather(&table, &at, 0);
+            s.op("Add", &[&x, &rows])
+        },
+        ..form
+    };
+    let bare = swapped(&learned.model(), &to(Kind::None)).unwrap();
+    assert!(!added(&bare).contains(&"Add"));
+    let found = detect(&bare, &Options::default());
+    assert!(found.findings.is_empty());
 }
 
 #[test]
