@@ -144,13 +144,39 @@ pub(super) fn rotary(c: &Call<'_>) -> Outputs {
     })
 }
 
+/// What the attributes of an operator of com.microsoft say of its pairs.
+struct Pairing {
+    heads: usize,
+    rotary: usize,
+    adjacent: bool,
+}
+
+impl Pairing {
+    fn read(c: &Call<'_>) -> Result<Self, EvalError> {
+        Ok(Self {
+            heads: shape::dim(c.int("num_heads")?.unwrap_or(0))?,
+            rotary: shape::dim(c.int("rotary_embedding_dim")?.unwrap_or(0))?,
+            adjacent: c.flag("interleaved")?,
+        })
+    }
+
+    /// The layout of x where tables have columns for `half` pairs; `None` where they do not fit.
+    fn layout(&self, dims: &[usize], half: usize) -> Option<Layout> {
+        // Without a number of heads, the tables have the size of a head.
+        let heads = match dims {
+            [_, _, hidden] if self.heads == 0 && half > 0 => hidden / (2 * half),
+            _ => self.heads,
+        };
+        let layout = Layout::new(dims, heads, self.rotary, self.adjacent).ok()?;
+        (layout.rotary == 2 * half).then_some(layout)
+    }
+}
+
 /// Inputs of com.microsoft: x, positions, cos, sin. A single position is the first one.
 pub(super) fn contrib_rotary(c: &Call<'_>) -> Outputs {
     let x = c.need(0)?;
     let (positions, cos, _) = (c.need(1)?, c.need(2)?, c.need(3)?);
-    let heads = shape::dim(c.int("num_heads")?.unwrap_or(0))?;
-    let rotary = shape::dim(c.int("rotary_embedding_dim")?.unwrap_or(0))?;
-    let adjacent = c.flag("interleaved")?;
+    let pairing = Pairing::read(c)?;
     let packed = c.flag("is_packed_batching")?;
     c.map(x.dtype, |a| {
         if packed {
@@ -160,15 +186,7 @@ pub(super) fn contrib_rotary(c: &Call<'_>) -> Outputs {
         let &[rows, half] = cos.dims.as_deref()? else {
             return None;
         };
-        // Without a number of heads, the tables have the size of a head.
-        let heads = match x.shape() {
-            [_, _, hidden] if heads == 0 && half > 0 => hidden / (2 * half),
-            _ => heads,
-        };
-        let layout = Layout::new(x.shape(), heads, rotary, adjacent).ok()?;
-        if layout.rotary != 2 * half {
-            return None;
-        }
+        let layout = pairing.layout(x.shape(), half)?;
         let [cos, sin] = tables(c, [2, 3])?;
         let positions = Positions::read(positions.ints(c.budget)?, &layout)?;
         let rotated = layout.rotate(&x, &cos, &sin, |b, s| positions.row(b, s, rows));
@@ -181,9 +199,7 @@ pub(super) fn contrib_rotary(c: &Call<'_>) -> Outputs {
 pub(super) fn multimodal_rotary(c: &Call<'_>) -> Outputs {
     let x = c.need(0)?;
     let (positions, cos, _) = (c.need(1)?, c.need(2)?, c.need(3)?);
-    let heads = shape::dim(c.int("num_heads")?.unwrap_or(0))?;
-    let rotary = shape::dim(c.int("rotary_embedding_dim")?.unwrap_or(0))?;
-    let adjacent = c.flag("interleaved")?;
+    let pairing = Pairing::read(c)?;
     let takes_turns = match c.int("mrope_layout")?.unwrap_or(0) {
         0 => Some(false),
         1 => Some(true),
@@ -201,14 +217,10 @@ pub(super) fn multimodal_rotary(c: &Call<'_>) -> Outputs {
         let &[rows, half] = cos.dims.as_deref()? else {
             return None;
         };
-        let heads = match x.shape() {
-            [_, _, hidden] if heads == 0 && half > 0 => hidden / (2 * half),
-            _ => heads,
-        };
-        let layout = Layout::new(x.shape(), heads, rotary, adjacent).ok()?;
+        let layout = pairing.layout(x.shape(), half)?;
         let streams = position_streams(sections?, half, takes_turns?)?;
         let of_tokens = [3, layout.batch, layout.sequence];
-        if layout.rotary != 2 * half || positions.dims.as_deref()? != of_tokens {
+        if positions.dims.as_deref()? != of_tokens {
             return None;
         }
         let tables = tables(c, [2, 3])?;
@@ -232,7 +244,8 @@ pub(super) fn multimodal_rotary(c: &Call<'_>) -> Outputs {
 }
 
 /// The stream of positions, 0 to 2, that picks the row of each pair in an `MRotaryEmbedding`: in sections, or in
-/// turns for as long as the second and third have pairs left. `sections` has the number of pairs of each. `None` where the sections do not share out the pairs.
+/// turns for as long as the second and third have pairs left. `sections` has the number of pairs of each. `None`
+/// where the sections do not share out the pairs.
 pub fn position_streams(sections: &[i64], pairs: usize, takes_turns: bool) -> Option<Vec<usize>> {
     let counts = sections.iter().map(|n| usize::try_from(*n).ok());
     let &[time, height, width] = counts.collect::<Option<Vec<_>>>()?.as_slice() else {

@@ -29,7 +29,7 @@ pub(super) fn repeat(mut done: Rewritten, options: &Options) -> Result<Rewritten
         applied,
     };
     let meant = |own: &RotarySite| (own.form, own.query.rotation.rope.layout);
-    let after = read_back(&made, before, (options, "batch"), meant)?;
+    let after = read_back(&made, before, (options, "number of sequences"), meant)?;
     tell(&mut done, made, after, |described, own| {
         name(described, own.form)
     });

@@ -129,7 +129,7 @@ impl RotationCache {
             .clone()
     }
 
-    /// The streams of positions that a rotation reads, where they are several.
+    /// The streams of positions that a rotation reads, of several that the model has.
     pub(super) fn streams(
         &mut self,
         model: &Model,

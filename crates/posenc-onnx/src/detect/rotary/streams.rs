@@ -13,8 +13,8 @@ use crate::detect::found::Found;
 use crate::detect::rotary::read::read_again;
 use crate::graph::ports::Role;
 
-/// The streams of a rotation, which may read one of them alone; `None` where positions are one stream, or where the streams do not
-/// share out the pairs.
+/// The streams of a rotation, which may read one of them alone; `None` where positions are one stream, or where the
+/// streams do not share out the pairs.
 pub(crate) fn find(model: &Model, found: &Found, half: &RotaryOperand) -> Option<Streams> {
     let port = found.ports.first(Role::Positions)?;
     let positions = found.trace.get(port.value).to_i64()?;

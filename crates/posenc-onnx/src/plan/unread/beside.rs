@@ -27,10 +27,16 @@ pub(crate) fn left(
     };
     let mut all = vec![];
     for Branch { found, .. } in branches {
-        all.extend(unknown(model, found).filter(|_| is_rescaled));
-        all.extend(met(model, found).filter(|_| counts));
+        let unknown = unknown(model, found).filter(|_| is_rescaled);
+        for why in unknown
+            .into_iter()
+            .chain(met(model, found).filter(|_| counts))
+        {
+            if !all.contains(&why) {
+                all.push(why);
+            }
+        }
     }
-    all.dedup();
     all
 }
 

@@ -1,7 +1,7 @@
 //! What is done to queries and keys between their rotation and their product.
 
 use posenc_ir::{Graph, Node, NodeId, ValueId};
-use rustc_hash::FxHashMap;
+use rustc_hash::FxHashSet;
 
 use crate::detect::{Found, RotarySite};
 use crate::graph::dataflow::Class;
@@ -15,15 +15,8 @@ pub(super) fn changed_after_rotation(graph: &Graph, found: &Found) -> Option<Nod
         let site = &found.attention[rotary.site];
         let sides = [(&rotary.query, &site.query), (&rotary.key, &site.key)];
         sides.into_iter().find_map(|(side, operand)| {
-            let mut between = Between {
-                graph,
-                found,
-                start: side.region.output,
-                known: FxHashMap::default(),
-                nodes: vec![],
-            };
-            between.leads_to(operand.value);
-            between.nodes.into_iter().find(changes)
+            let nodes = between(graph, found, side.region.output, operand.value);
+            nodes.into_iter().find(changes)
         })
     };
     found.rotary.iter().find_map(of_site)
@@ -41,43 +34,38 @@ fn keeps_angles(found: &Found, node: &Node) -> bool {
     }
 }
 
-/// The nodes between a value and what is computed from it.
-struct Between<'a> {
-    graph: &'a Graph,
-    found: &'a Found,
-    start: ValueId,
-    known: FxHashMap<ValueId, bool>,
-    nodes: Vec<NodeId>,
-}
-
-impl Between<'_> {
-    /// Whether a value is computed from the start, with no projection between them.
-    fn leads_to(&mut self, value: ValueId) -> bool {
-        if value == self.start {
-            return true;
+/// The nodes between a value and another that is computed from it, up to projections.
+fn between(graph: &Graph, found: &Found, start: ValueId, end: ValueId) -> Vec<NodeId> {
+    let mut before = FxHashSet::default();
+    let mut stack = vec![end];
+    while let Some(value) = stack.pop() {
+        let is_content = found.classes.of_value(value).has(Class::CONTENT);
+        if !is_content || !before.insert(value) || value == start {
+            continue;
         }
-        if let Some(known) = self.known.get(&value) {
-            return *known;
-        }
-        self.known.insert(value, false);
-        let Some((id, _)) = self.graph.producer(value) else {
-            return false;
-        };
-        let node = self.graph.node(id);
-        let is_content = self.found.classes.of_value(value).has(Class::CONTENT);
-        if is_projection(node) || !is_content {
-            return false;
-        }
-        let mut leads = false;
-        for input in node.inputs().iter().flatten() {
-            leads |= self.leads_to(*input);
-        }
-        if leads && !self.nodes.contains(&id) {
-            self.nodes.push(id);
-        }
-        self.known.insert(value, leads);
-        leads
+        let maker = graph.producer(value).map(|(id, _)| graph.node(id));
+        let maker = maker.filter(|node| !is_projection(node));
+        stack.extend(
+            maker
+                .into_iter()
+                .flat_map(|node| node.inputs().iter().flatten()),
+        );
     }
+    let mut nodes = vec![];
+    let mut seen = FxHashSet::default();
+    let mut stack = vec![start];
+    while let Some(value) = stack.pop() {
+        for at in graph.uses(value) {
+            let node = graph.node(at.node);
+            let made = node.outputs().iter().flatten().copied();
+            let made: Vec<ValueId> = made.filter(|v| before.contains(v)).collect();
+            if !is_projection(node) && !made.is_empty() && seen.insert(at.node) {
+                nodes.push(at.node);
+                stack.extend(made);
+            }
+        }
+    }
+    nodes
 }
 
 #[cfg(test)]
