@@ -3,19 +3,37 @@
 use posenc_ir::{Graph, Node, ScopeKind, Use, ValueId};
 use rustc_hash::FxHashSet;
 
-use super::operators::{cache_slots, is_write, spliced};
+use super::operators::{cache_slots, is_rotary, is_write, spliced};
 
 /// The output of the model that contains the keys or values of a cache after a run.
 pub(crate) fn present(graph: &Graph, past: ValueId) -> Option<ValueId> {
-    reached(graph, past, false)
+    reached(graph, past, Kept::Whole).pop()
 }
 
 /// The output of the model that contains a part of a cache after a run, as one of a window does: the last tokens.
 pub(crate) fn cut(graph: &Graph, past: ValueId) -> Option<ValueId> {
     match present(graph, past) {
         Some(_) => None,
-        None => reached(graph, past, true),
+        None => reached(graph, past, Kept::Cut).pop(),
     }
+}
+
+/// The only output of the model to which a cache leads where its elements are changed on the way, as by a rotation of
+/// earlier keys.
+pub(crate) fn changed(graph: &Graph, past: ValueId) -> Option<ValueId> {
+    let outputs = reached(graph, past, Kept::Changed);
+    let &[only] = &outputs[..] else { return None };
+    Some(only)
+}
+
+/// What an output contains of a cache.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kept {
+    Whole,
+    /// A slice of earlier keys and new ones together.
+    Cut,
+    /// Other elements, each of which comes from a few of one token.
+    Changed,
 }
 
 /// A value behind a cache.
@@ -28,9 +46,10 @@ struct Behind {
     picked: usize,
 }
 
-/// The first output behind a cache, which may be a slice of earlier keys and new ones together.
-fn reached(graph: &Graph, past: ValueId, may_be_cut: bool) -> Option<ValueId> {
+/// The outputs behind a cache; no more than one where its elements are not changed.
+fn reached(graph: &Graph, past: ValueId, kept: Kept) -> Vec<ValueId> {
     let outputs = graph.scope(graph.main()).outputs();
+    let mut found = vec![];
     let mut stack = vec![Behind {
         value: past,
         is_joined: false,
@@ -39,7 +58,12 @@ fn reached(graph: &Graph, past: ValueId, may_be_cut: bool) -> Option<ValueId> {
     let mut seen = FxHashSet::default();
     while let Some(at) = stack.pop() {
         if outputs.contains(&at.value) && at.picked == 0 {
-            return Some(at.value);
+            if !found.contains(&at.value) {
+                found.push(at.value);
+            }
+            if kept != Kept::Changed {
+                return found;
+            }
         }
         if !seen.insert(at) {
             continue;
@@ -47,13 +71,31 @@ fn reached(graph: &Graph, past: ValueId, may_be_cut: bool) -> Option<ValueId> {
         let outer = after_branch(graph, at.value);
         stack.extend(outer.map(|value| Behind { value, ..at }));
         let uses = graph.uses(at.value).iter();
-        stack.extend(uses.filter_map(|each| next(graph, at, *each, may_be_cut)));
+        for each in uses {
+            stack.extend(next(graph, at, *each, kept));
+            if kept == Kept::Changed {
+                stack.extend(changes(graph, at, *each));
+            }
+        }
     }
-    None
+    found
+}
+
+/// What a use makes of single elements of a value behind a cache, or of pairs of them.
+fn changes(graph: &Graph, at: Behind, each: Use) -> impl Iterator<Item = Behind> {
+    let node = graph.node(each.node);
+    let of_elements = matches!(node.op(), "Mul" | "Add" | "Sub" | "Div" | "Neg");
+    let of_pairs = matches!(node.op(), "Slice" | "Split") || is_rotary(node);
+    let follows = of_elements || (of_pairs && each.slot() == 0);
+    let values = node.outputs().iter().flatten().filter(move |_| follows);
+    values.map(move |value| Behind {
+        value: *value,
+        ..at
+    })
 }
 
 /// What a use makes of a value behind a cache.
-fn next(graph: &Graph, at: Behind, each: Use, may_be_cut: bool) -> Option<Behind> {
+fn next(graph: &Graph, at: Behind, each: Use, kept: Kept) -> Option<Behind> {
     let node = graph.node(each.node);
     // The outputs of an operator of attention end with its caches, in their order.
     let cache = cache_slots(node)
@@ -71,7 +113,7 @@ fn next(graph: &Graph, at: Behind, each: Use, may_be_cut: bool) -> Option<Behind
             picked -= 1;
             node.output(0)
         }
-        (None, "Slice") if may_be_cut && at.is_joined && each.slot() == 0 => node.output(0),
+        (None, "Slice") if kept == Kept::Cut && at.is_joined && each.slot() == 0 => node.output(0),
         (None, "Slice") => joined(graph, node, at.value),
         (None, _) if is_write(node) && each.slot() == 0 => node.output(0),
         (None, _) => None,
@@ -174,6 +216,37 @@ mod tests {
             s.op("Relu", &[&last])
         }));
     }
+
+    #[test]
+    fn caches_whose_elements_are_changed_lead_to_one_output() {
+        let is_changed = |with_cache: fn(&mut Sketch) -> Vec<String>| {
+            let mut s = Sketch::default();
+            for name in ["past", "new"] {
+                s.input(name, DType::F32, &["batch", "", "8"]);
+            }
+            let outputs = with_cache(&mut s);
+            let outputs: Vec<&str> = outputs.iter().map(String::as_str).collect();
+            let model = s.model(17, &outputs);
+            let graph = model.graph();
+            let past = graph.scope(graph.main()).inputs()[0];
+            assert_eq!(present(graph, past).or_else(|| cut(graph, past)), None);
+            changed(graph, past).is_some()
+        };
+        fn doubled(s: &mut Sketch) -> String {
+            let both = s.concat(&["past", "new"], 1);
+            s.op("Add", &[&both, &both])
+        }
+        assert!(is_changed(|s| vec![doubled(s)]));
+        assert!(!is_changed(|s| {
+            let doubled = doubled(s);
+            vec![s.op("Neg", &[&doubled]), doubled]
+        }));
+        assert!(!is_changed(|s| {
+            let doubled = doubled(s);
+            vec![s.op("MatMul", &[&doubled, &doubled])]
+        }));
+    }
+
     #[test]
     fn caches_of_a_stack_are_found_where_they_are_stacked_again() {
         let outputs = |last: fn(&mut Sketch, [String; 2]) -> String| {

@@ -13,7 +13,7 @@ use super::run::{Outputs, RuntimeTarget, run};
 use super::subject::Subject;
 use crate::attention::Site;
 use crate::detect::Found;
-use crate::graph::caches::{cut, present};
+use crate::graph::caches::{changed, cut, present};
 use crate::graph::ports::{Lengths, Port, Role};
 use crate::report::Run;
 
@@ -122,12 +122,12 @@ fn decode_at(
         ..whole
     };
     let before = step(subject, session, shorter, &[], &name)?;
-    let cache = cache(subject, &before)?;
     let last = Lengths {
         sequence: 1,
         past: length - 1,
         ..whole
     };
+    let cache = cache(subject, &before, last)?;
     let stepped = step(subject, session, last, &cache, &name)?;
     let judge = Judge {
         tolerance: subject.tolerance,
@@ -163,8 +163,12 @@ fn step(
     run(session, &fed, &site).map_err(|error| error.of_model(subject.name))
 }
 
-/// The caches to feed after a run with these outputs.
-fn cache(subject: &Subject<'_>, outputs: &Outputs) -> Result<Vec<(String, Tensor)>, VerifyError> {
+/// The caches to feed to a run after one with these outputs.
+fn cache(
+    subject: &Subject<'_>,
+    outputs: &Outputs,
+    at: Lengths,
+) -> Result<Vec<(String, Tensor)>, VerifyError> {
     let graph = subject.model.graph();
     let past = subject.ports().iter().filter(|p| p.role == Role::Past);
     let kept = past.map(|port| {
@@ -176,7 +180,10 @@ fn cache(subject: &Subject<'_>, outputs: &Outputs) -> Result<Vec<(String, Tensor
         let whole = present(graph, port.value).and_then(given);
         let last = || cut(graph, port.value).and_then(given);
         let last = || last().filter(|last| fills_windows(subject, port, last));
-        let tensor = whole.or_else(last).ok_or_else(|| {
+        let other = || changed(graph, port.value).and_then(given);
+        let is_fitting = |other: &Tensor| subject.ports().dims(port, at) == other.dims();
+        let other = || other().filter(is_fitting);
+        let tensor = whole.or_else(last).or_else(other).ok_or_else(|| {
             let why = "cannot identify the output that contains this cache after a run";
             VerifyError::unsupported(name, why)
         })?;
@@ -302,6 +309,37 @@ mod tests {
     fn slots_that_no_mask_hides_are_not_compared() {
         assert!(sees_empty(false));
         assert!(!sees_empty(true), "control");
+    }
+
+    /// Whether the rows of a layer are within bounds whose cache contains keys after this change.
+    fn decodes(change: fn(&mut Sketch, &str) -> String) -> bool {
+        let mut s = Sketch::default();
+        let past = ["past_key_values.0.key", "past_key_values.0.value"];
+        let past = past.map(|name| s.input(name, DType::F32, &["batch", "3", "past", "8"]));
+        let x = s.embedded();
+        let q = s.headed(&x);
+        let [k, v] = past.map(|past| {
+            let new = s.headed(&x);
+            s.concat(&[&past, &new], 2)
+        });
+        let y = s.weighted(&q, &k, &v);
+        let kept = change(&mut s, &k);
+        let model = s.model(18, &[&y, &kept, &v]);
+        let found = detect(&model, &Options::default());
+        let subject = Subject::new(&model, &found, &VerifyOptions::default()).unwrap();
+        let decoded = decode(&subject, 8, &Evaluator::default().target()).unwrap();
+        assert!(!decoded.rows.is_empty());
+        decoded.rows.iter().all(|row| row.ok)
+    }
+
+    #[test]
+    fn keys_that_change_on_their_way_into_a_cache_are_compared() {
+        assert!(decodes(|_, k| k.to_owned()), "control");
+        assert!(decodes(|s, k| {
+            let other = s.op("Neg", &[k]);
+            s.op("Neg", &[&other])
+        }));
+        assert!(!decodes(|s, k| s.op("Add", &[k, k])));
     }
 
     /// How many tokens are in the cache of a run of one token.
