@@ -198,7 +198,7 @@ pub(crate) fn plan(
     }
     let groups = planner.groups(kind);
     if groups.is_ok() || planner.params.is_unread() {
-        planner.params.all_read()?;
+        planner.params.check_use()?;
     }
     let groups = groups?;
     if planner.is_already(kind, &groups) {

@@ -19,6 +19,8 @@ pub(crate) struct Params {
     tensors: BTreeMap<String, Arc<Tensor>>,
     /// Names that something has used.
     read: RefCell<BTreeSet<String>>,
+    /// Names that were looked for and not found, with the first place that has none.
+    missing: RefCell<BTreeMap<String, StackLayer>>,
 }
 
 impl Params {
@@ -58,6 +60,7 @@ impl Params {
             path,
             tensors,
             read: RefCell::default(),
+            missing: RefCell::default(),
         })
     }
 
@@ -76,12 +79,20 @@ impl Params {
             Some(layer.clone()),
             Some(name.to_owned()),
         ];
-        let (name, tensor) = names.into_iter().flatten().find_map(|name| {
+        let found = names.into_iter().flatten().find_map(|name| {
             let tensor = self.tensors.get(&name)?;
             Some((name, tensor.clone()))
-        })?;
-        self.read.borrow_mut().insert(name.clone());
-        Some((name, tensor))
+        });
+        match &found {
+            Some((name, _)) => {
+                self.read.borrow_mut().insert(name.clone());
+            }
+            None => {
+                let mut missing = self.missing.borrow_mut();
+                missing.entry(name.to_owned()).or_insert(place);
+            }
+        }
+        found
     }
 
     /// Whether nothing of a file was used.
@@ -89,21 +100,33 @@ impl Params {
         self.read.borrow().is_empty()
     }
 
-    /// Refuses a file of which something is not used: a misspelled name would be ignored silently.
+    /// Refuses a file of which something is not used, as a misspelled name would not be, and one that gives a tensor for
+    /// some of the layers only.
     ///
     /// # Errors
     /// With the first such name.
-    pub(crate) fn all_read(&self) -> Result<(), RewriteError> {
+    pub(crate) fn check_use(&self) -> Result<(), RewriteError> {
+        let path = &self.path;
         let read = self.read.borrow();
-        match self.tensors.keys().find(|name| !read.contains(*name)) {
-            Some(name) => {
-                let path = &self.path;
-                let why = format!(
-                    "{path}: no tensor named {name} is used by this encoding; remove or rename it"
-                );
-                Err(Refusal::invalid(why).into())
-            }
-            None => Ok(()),
+        if let Some(name) = self.tensors.keys().find(|name| !read.contains(*name)) {
+            let why = format!(
+                "{path}: no tensor named {name} is used by this encoding; remove or rename it"
+            );
+            return Err(Refusal::invalid(why).into());
         }
+        for (name, place) in &*self.missing.borrow() {
+            let ending = format!(".{name}");
+            if let Some(given) = read.iter().find(|given| given.ends_with(&ending)) {
+                let layer = place.layer;
+                let of = place.stack.map(|stack| format!(" of the {stack}"));
+                let of = of.unwrap_or_default();
+                let why = format!(
+                    "{path}: {given} is given, but layer {layer}{of} has no {name}; give it for all layers that are \
+                     selected, or select fewer"
+                );
+                return Err(Refusal::invalid(why).into());
+            }
+        }
+        Ok(())
     }
 }

@@ -150,6 +150,21 @@ fn values_of_a_layer_win_over_those_of_all() {
 }
 
 #[test]
+fn tensors_of_some_layers_are_refused_where_others_have_none() {
+    let (_folder, path) = file(&[("layers.1.relative_bias", &[7, HEADS])]);
+    let of = |layers: Option<&str>| {
+        means(Kind::RelativeBias, |r| {
+            r.params = Some(Tensors::open(&path).unwrap());
+            r.layers = layers.map(|list| list.parse().unwrap());
+        })
+    };
+    let error = of(None).map(|_| ()).unwrap_err().to_string();
+    let want = "layers.1.relative_bias is given, but layer 0 has no relative_bias";
+    assert!(error.contains(want), "{error}");
+    assert_eq!(of(Some("1")).unwrap().unwrap().sites, [1]);
+}
+
+#[test]
 fn layers_are_chosen_by_their_place() {
     let planned = means(Kind::Alibi, |r| r.layers = Some("1".parse().unwrap()));
     assert_eq!(planned.unwrap().unwrap().sites, [1]);
