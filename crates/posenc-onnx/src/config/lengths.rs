@@ -6,22 +6,24 @@ use posenc_encodings::kind::Stack;
 
 use crate::report::{Limit, LimitCause, Limits};
 
-/// The key of the length of an encoder.
-const ENCODER: &str = "max_source_positions";
+/// The keys of the length of an encoder.
+const ENCODER: [&str; 2] = ["max_source_positions", "max_encoder_position_embeddings"];
 
-/// The key of the length of a decoder.
-const DECODER: &str = "max_target_positions";
+/// The keys of the length of a decoder.
+const DECODER: [&str; 2] = ["max_target_positions", "max_decoder_position_embeddings"];
 
 /// The keys of a `config.json` that are the length of the model, or the rows of its table.
-pub(super) const KEYS: [&str; 8] = [
+pub(super) const KEYS: [&str; 10] = [
     "max_position_embeddings",
     "n_positions",
     "n_ctx",
     "max_sequence_length",
     "max_seq_len",
     "seq_length",
-    DECODER,
-    ENCODER,
+    DECODER[0],
+    DECODER[1],
+    ENCODER[0],
+    ENCODER[1],
 ];
 
 /// From here on, a number in a file stands for no bound: 2³¹ − 1 and 10³⁰ are usual.
@@ -62,8 +64,8 @@ impl Span {
 
     fn is_of(&self, key: &str) -> bool {
         match key {
-            ENCODER => self.stack != Some(Stack::Decoder),
-            DECODER => self.stack != Some(Stack::Encoder),
+            _ if ENCODER.contains(&key) => self.stack != Some(Stack::Decoder),
+            _ if DECODER.contains(&key) => self.stack != Some(Stack::Encoder),
             _ => true,
         }
     }
@@ -184,7 +186,7 @@ impl Lengths {
 
 /// Whether a key is the length of an encoder or of a decoder.
 pub(super) fn is_of_stack(key: &str) -> bool {
-    [ENCODER, DECODER].contains(&key)
+    [ENCODER, DECODER].iter().flatten().any(|own| *own == key)
 }
 
 /// Adds a sentence, once.

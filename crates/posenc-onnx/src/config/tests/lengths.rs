@@ -161,12 +161,14 @@ fn a_length_of_both_stacks_stays_where_one_changes() {
         kept: vec![64],
     };
     let config = json!({
-        "max_position_embeddings": 64, "max_target_positions": 64, "max_source_positions": 64
+        "max_position_embeddings": 64, "max_target_positions": 64, "max_source_positions": 64,
+        "max_decoder_position_embeddings": 64, "max_encoder_position_embeddings": 64
     });
     let mut edited = config.clone();
     let said = lengths.edit(edited.as_object_mut().unwrap(), &KEYS);
     let want = json!({
-        "max_position_embeddings": 64, "max_target_positions": 128, "max_source_positions": 64
+        "max_position_embeddings": 64, "max_target_positions": 128, "max_source_positions": 64,
+        "max_decoder_position_embeddings": 128, "max_encoder_position_embeddings": 64
     });
     assert_eq!(edited, want);
     let warnings = lengths.warnings(&[said]);
