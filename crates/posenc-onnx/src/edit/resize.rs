@@ -86,7 +86,7 @@ pub(crate) fn resize(context: &Context<'_>, plan: &Plan) -> Result<(Model, Appli
     Ok(model.clone().with_patch(out.finish())?)
 }
 
-/// Lets these uses of a constant read other numbers.
+/// Lets these uses of a constant, or of a cut that is all of it, read other numbers.
 fn replace(
     out: &mut Emitter<'_>,
     context: &Context<'_>,
@@ -96,16 +96,22 @@ fn replace(
     label: &str,
 ) -> Result<(), RewriteError> {
     let graph = context.graph();
-    if graph.stored(value).is_some() {
+    let read = |at: &Use| graph.node(at.node).input(at.slot()).unwrap_or(value);
+    if graph.stored(value).is_some() && uses.iter().all(|at| read(at) == value) {
         out.replace_constant(value, uses, tensor)?;
         return Ok(());
     }
     out.set_scope(graph.value(value).scope());
     let new = out.constant(label, tensor);
     for at in uses {
-        out.redirect_use(value, *at, new)?;
+        out.redirect_use(read(at), *at, new)?;
     }
-    out.remove_if_unused(value)?;
+    let mut old: Vec<ValueId> = uses.iter().map(read).collect();
+    old.sort_unstable();
+    old.dedup();
+    for value in old {
+        out.remove_if_unused(value)?;
+    }
     Ok(())
 }
 

@@ -32,7 +32,13 @@ pub(crate) fn open(context: &Context<'_>, plan: &Open) -> Result<(Model, Applied
                 new
             }
         };
-        sizes.out.redirect_use(table.value, table.entry, new)?;
+        let entry = table.entry;
+        let read = graph.node(entry.node).input(entry.slot());
+        let read = read.unwrap_or(table.value);
+        sizes.out.redirect_use(read, entry, new)?;
+        if read != table.value {
+            sizes.out.remove_if_unused(read)?;
+        }
     }
     sizes.replace(context, &plan.constants)?;
     let mut out = sizes.out;

@@ -2,7 +2,7 @@
 
 use posenc_encodings::families::sinusoidal::{Image, Sinusoidal};
 use posenc_encodings::inferred::{self, Inferred};
-use posenc_ir::{NodeId, Use};
+use posenc_ir::{NodeId, Use, ValueId};
 
 use super::broadcast::STEPS;
 use super::rows::{mark_kept_side, sides};
@@ -34,6 +34,7 @@ impl Walk<'_> {
             let (Some(&finding), Some(value)) = (self.entries.get(&entry), node.input(slot)) else {
                 continue;
             };
+            let value = self.cut_whole(value).unwrap_or(value);
             let others = (0..slots).filter(|other| *other != slot);
             let others = others.filter_map(|other| self.axes_in(id, other));
             let tokens = others.max_by_key(Vec::len);
@@ -104,6 +105,27 @@ impl Walk<'_> {
             self.tables.push(table);
         }
         Ok(())
+    }
+
+    /// The constant that is cut to this value, where the cuts keep all of it for images of the size of the model.
+    fn cut_whole(&self, value: ValueId) -> Option<ValueId> {
+        let graph = self.context.graph();
+        let context = self.context;
+        let mut source = value;
+        while let Some((id, _)) = graph.producer(source) {
+            let node = graph.node(id);
+            let keeps = match node.op() {
+                "Slice" => self.steps(id, 1)?.iter().all(|step| *step == 1),
+                "Cast" | "Identity" => true,
+                _ => break,
+            };
+            let before = node.input(0)?;
+            let is_same = context.dims(before)? == context.dims(source)?
+                && context.dtype(before) == context.dtype(source);
+            source = (keeps && is_same).then_some(before)?;
+        }
+        let is_constant = context.found.classes.of_value(source).is_constant();
+        (is_constant && matches!(self.wanted, Wanted::Image { .. })).then_some(source)
     }
 
     /// Lets a table that has rows enough give more of them to where it is added.

@@ -4,7 +4,7 @@ use posenc_encodings::resize::{Antialias, Corners, Resizing};
 use posenc_ir::{Dim, ValueId};
 
 use super::sizes::{Plan, Wanted};
-use super::table::{Interpolation, Interpolations};
+use super::table::{Interpolation, Interpolations, NewRows};
 use super::walk::Walk;
 use crate::detect::context::Context;
 use crate::error::{Refusal, RefusalKind, RewriteError};
@@ -40,7 +40,19 @@ pub(crate) fn plan(
         );
         return Err(Refusal::invalid(why).into());
     }
+    check_effect(&walk, by.rows)?;
     Ok(walk.plan(vec![]))
+}
+
+/// Refuses to smooth where no table of patches is interpolated, as where there are biases alone.
+fn check_effect(walk: &Walk<'_>, rows: Interpolation) -> Result<(), RewriteError> {
+    let mut tables = walk.tables.iter();
+    let is_interpolated = tables.any(|table| matches!(table.rows, NewRows::Grid(_)));
+    if rows.antialias == Antialias::Off || is_interpolated {
+        return Ok(());
+    }
+    let why = "`antialias` has no effect: it is of tables of patches, and none is interpolated; remove it";
+    Err(Refusal::new(RefusalKind::NoEffect("antialias"), why).into())
 }
 
 /// Refuses images with more pixels than any attention can compare.

@@ -26,7 +26,10 @@ impl Walk<'_> {
         };
         let mut seen: FxHashSet<Use> = self.entries.keys().copied().collect();
         let (mut met, mut read) = (FxHashSet::default(), vec![]);
-        let (mut stack, mut stored, mut is_sum) = (vec![table.value], 0, false);
+        // What is added, which may be a cut of the table.
+        let added = graph.node(id).input(table.entry.slot());
+        let (mut stored, mut is_sum) = (0, false);
+        let mut stack = vec![added.unwrap_or(table.value)];
         let dims = |value: ValueId| self.context.dims(value).unwrap_or_default();
         let count = |value: ValueId| dims(value).iter().product::<usize>();
         let features = features(table);

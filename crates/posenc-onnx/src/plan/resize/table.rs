@@ -14,7 +14,7 @@ use crate::plan::stretch::Table;
 pub(crate) struct ResizedTable {
     /// Its finding, by the place in `Found::findings`.
     pub(crate) finding: usize,
-    /// What is added.
+    /// What is added, or the constant of which that is a cut that keeps all.
     pub(crate) value: ValueId,
     /// Where it is added.
     pub(crate) entry: Use,

@@ -165,6 +165,31 @@ fn a_table_that_the_graph_resizes_is_compared_with_the_stored_one() {
     }
 }
 
+/// The first rows of a table with so many more than there are patches, as many as patches and a class token.
+fn cut<const MORE: usize>(s: &mut Sketch) -> String {
+    let table = s.weights(&[1, PATCHES as usize + 1 + MORE, HIDDEN]);
+    let shape = s.op("Shape", &["pixels"]);
+    let sides = s.ints(&[2, 3]);
+    let sides = s.gather(&shape, &sides, 0);
+    let step = s.ints(&[2]);
+    let sides = s.op("Div", &[&sides, &step]);
+    let patches = s.with("ReduceProd", &[&sides], &[("keepdims", A::Int(1))]);
+    let one = s.ints(&[1]);
+    let end = s.op("Add", &[&patches, &one]);
+    let zero = s.ints(&[0]);
+    s.op("Slice", &[&table, &zero, &end, &one])
+}
+
+#[test]
+fn a_table_of_which_all_rows_are_cut_is_resized() {
+    for (size, patches) in [("12x8", 24), ("4x16", 16), ("4x8", 8)] {
+        let made = resized(&with_table(cut::<0>, same, same), size);
+        let made = made.unwrap_or_else(|why| panic!("{size}: {why}"));
+        assert_eq!(dims_of(&made), [1, patches + 1, HIDDEN], "{size}");
+        refusal("of more rows", &with_table(cut::<3>, same, same), size);
+    }
+}
+
 #[test]
 fn a_table_whose_rows_are_picked_in_another_order_is_refused() {
     let model = with_table(
