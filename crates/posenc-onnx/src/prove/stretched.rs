@@ -92,7 +92,8 @@ pub(crate) fn check(
         frames = Frames::of(before, &before.found.findings[table.finding]);
         check_rows(before, after, table, frames.as_ref())?;
         if table.new > table.old && !lengths.contains(&table.old) {
-            left_out.extend(past_end::check(after, table.old, frames.as_ref(), &MOST)?);
+            let ends = [table.old, table.new];
+            left_out.extend(past_end::check(after, ends, frames.as_ref(), &MOST)?);
             lengths.push(table.old);
         }
     }
@@ -115,7 +116,13 @@ pub(crate) fn check(
     let ends = plan.distances.iter().filter_map(|tables| tables.old_length);
     for old in ended.into_iter().chain(ends) {
         if !lengths.contains(&old) {
-            left_out.extend(past_end::check(after, old, frames.as_ref(), &budget(old))?);
+            let new = plan.max_length.unwrap_or(old);
+            left_out.extend(past_end::check(
+                after,
+                [old, new],
+                frames.as_ref(),
+                &budget(old),
+            )?);
             lengths.push(old);
         }
     }
@@ -151,8 +158,8 @@ fn has_numbers(after: &Context<'_>, finding: &Finding, bias: &Divided) -> bool {
     near_params(&found.params(), &bias.bias.params(), share)
 }
 
-/// Refuses a model that still ends before the new length; of one whose tables were not all meant, only
-/// what belongs to no table.
+/// Refuses a model that still ends before the new length, but for tables of other stacks, which end where they were
+/// planned to; of one whose tables were not all meant, only what belongs to no table.
 ///
 /// # Errors
 /// With what ends there.
@@ -163,7 +170,8 @@ pub(crate) fn reaches(
 ) -> Result<(), RewriteError> {
     match plan.max_length {
         Some(wanted) => ends_from(after, wanted, &|limit| {
-            is_whole || limit.cause != LimitCause::Table
+            let is_planned = || plan.tables.iter().any(|table| table.new == limit.length);
+            limit.cause != LimitCause::Table || is_whole && !is_planned()
         }),
         None => Ok(()),
     }

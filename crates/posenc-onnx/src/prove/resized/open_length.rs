@@ -193,7 +193,7 @@ pub(crate) fn check_lengths(
         }
     }
     if longest > old {
-        return past_end::check(result, old, None, &MOST);
+        return past_end::check(result, [old, longest], None, &MOST);
     }
     Ok(None)
 }

@@ -11,15 +11,18 @@ use crate::graph::dataflow::Class;
 use crate::graph::ports::Lengths;
 use crate::prove::stretched::frames::Frames;
 
-/// Refuses a model in which something other than a table ends at the old length. `frames` tells what makes so many
-/// tokens, where these are no elements of the inputs. `budget` is that of each run; of nodes with more numbers
-/// than that, a warning.
+/// The most tokens of a run that looks for what begins before the new length: it has pairs of them.
+const FAR: usize = 2048;
+
+/// Refuses a model in which something other than a table ends at the old length, or begins between this and the new
+/// one. `frames` tells what makes so many tokens, where these are no elements of the inputs. `budget` is that of each
+/// run; of nodes with more numbers than that, a warning.
 ///
 /// # Errors
 /// With the node, where a token beyond `old` is treated in another way than all before.
 pub(in crate::prove) fn check(
     after: &Context<'_>,
-    old: usize,
+    [old, new]: [usize; 2],
     frames: Option<&Frames>,
     budget: &Budget,
 ) -> Result<Option<String>, RewriteError> {
@@ -49,6 +52,9 @@ pub(in crate::prove) fn check(
         }));
     };
     let runs = [&shorter, &full, &longer];
+    let longest = new.min(FAR);
+    let longest = (longest > old + 1).then(|| run(longest)).flatten();
+    let far = longest.as_ref().map(|longest| [&shorter, &full, longest]);
     let is_too_large = |value: ValueId| {
         let known = longer.get(value);
         let is_above = |count| count > budget.elements;
@@ -59,24 +65,29 @@ pub(in crate::prove) fn check(
         let Some(output) = node.output(0).filter(|_| node.domain().is_empty()) else {
             continue;
         };
+        let begins = |runs| is_new(after, runs, node, output);
+        let begins = begins(runs) || far.is_some_and(begins);
         let (is_meant, ends) = match node.op() {
-            "Less" | "LessOrEqual" | "Greater" | "GreaterOrEqual" | "Equal" => {
-                (is_integral(after, output), is_new(after, runs, output))
-            }
-            "Div" => {
-                let is_list = full.get(output).elements() != Some(1);
-                let is_new = is_list && is_new(after, runs, output);
-                (is_integral(after, output), is_new)
+            "Less" | "LessOrEqual" | "Greater" | "GreaterOrEqual" | "Equal" | "Div" => {
+                (is_integral(after, output), begins)
             }
             "Min" | "Max" | "Clip" | "Mod" => {
                 let follows = following(after, node).next().is_some();
                 (
                     follows && !after.is_content(output),
-                    is_held(after, runs, node, output),
+                    begins || is_held(after, runs, node, output),
                 )
             }
-            "Slice" | "Pad" => (false, is_cut(runs, node, output)),
-            _ => (false, false),
+            "Slice" | "Pad" => {
+                let is_far = far.is_some_and(|runs| is_filled(runs, output));
+                let is_filled = is_filled(runs, output) || is_far;
+                (false, begins || is_filled || is_cut(runs, node, output))
+            }
+            op if BENT.contains(&op) => {
+                let is_bent = |runs| is_bent(after, runs, node);
+                (false, begins || is_bent(runs) || far.is_some_and(is_bent))
+            }
+            _ => (false, begins),
         };
         if is_meant && is_too_large(output) {
             left_out.push(id);
@@ -118,9 +129,24 @@ fn following(after: &Context<'_>, node: &Node) -> impl Iterator<Item = ValueId> 
     })
 }
 
-/// Whether a value has one number up to the old length, and another one beyond.
-fn is_new(after: &Context<'_>, [shorter, full, longer]: [&Trace; 3], value: ValueId) -> bool {
-    if !is_integral(after, value) {
+/// Whether a result has one number for all tokens up to the old length, and others beyond.
+fn is_new(
+    after: &Context<'_>,
+    [shorter, full, longer]: [&Trace; 3],
+    node: &Node,
+    value: ValueId,
+) -> bool {
+    let dims = |run: &Trace| run.get(value).dims.clone().unwrap_or_default();
+    let (short, long) = (dims(full), dims(longer));
+    let grows = short.len() == long.len() && short.iter().zip(&long).any(|(a, b)| a < b);
+    let is_list = short.iter().product::<usize>() != 1;
+    let is_own = match node.op() {
+        "Less" | "LessOrEqual" | "Greater" | "GreaterOrEqual" | "Equal" => true,
+        "Div" => is_list,
+        _ => false,
+    };
+    let is_meant = (grows && is_list) || (is_own && is_integral(after, value));
+    if !is_meant || after.is_content(value) {
         return false;
     }
     let only = |run: &Trace| {
@@ -134,6 +160,45 @@ fn is_new(after: &Context<'_>, [shorter, full, longer]: [&Trace; 3], value: Valu
         }
         _ => false,
     }
+}
+
+/// Operators whose result bends where their operand is 0.
+const BENT: [&str; 8] = [
+    "LeakyRelu",
+    "PRelu",
+    "Elu",
+    "Selu",
+    "Celu",
+    "Abs",
+    "Softplus",
+    "ThresholdedRelu",
+];
+
+/// Whether an operand without content is on one side of 0 up to the old length, and on both beyond.
+fn is_bent(after: &Context<'_>, [_, full, longer]: [&Trace; 3], node: &Node) -> bool {
+    let ends = |run: &Trace, value: ValueId| {
+        let numbers = run.get(value).to_f64()?;
+        let ends = (f64::INFINITY, f64::NEG_INFINITY);
+        let ends = numbers
+            .iter()
+            .fold(ends, |(a, b), v| (a.min(*v), b.max(*v)));
+        (!numbers.is_empty()).then_some(ends)
+    };
+    following(after, node).any(
+        |operand| match (ends(full, operand), ends(longer, operand)) {
+            (Some((least, most)), Some((later_least, later_most))) => {
+                (most <= 0.0 && later_most > 0.0) || (least >= 0.0 && later_least < 0.0)
+            }
+            _ => false,
+        },
+    )
+}
+
+/// Whether a result has no elements up to the old length, and some beyond.
+fn is_filled([shorter, full, longer]: [&Trace; 3], value: ValueId) -> bool {
+    let elements = |run: &Trace| run.get(value).elements();
+    let is_empty = |run| elements(run) == Some(0);
+    is_empty(shorter) && is_empty(full) && elements(longer).is_some_and(|count| count > 0)
 }
 
 /// Whether an operand grows with the length, and the result only up to the old length.
@@ -202,7 +267,106 @@ mod tests {
             model: &model,
             found: &found,
         };
-        check(&context, old, None, &Budget { elements }).map_err(|why| why.to_string())
+        check(&context, [old, old + 1], None, &Budget { elements }).map_err(|why| why.to_string())
+    }
+
+    /// What is said of tokens that are multiplied by what `change` makes of their places, from 8 tokens to 16.
+    fn begun(change: fn(&mut Sketch, &str) -> String) -> Result<(), String> {
+        let mut s = Sketch::default();
+        let x = s.embedded();
+        let places = s.range();
+        let places = s.cast(&places, DType::F32);
+        let factor = change(&mut s, &places);
+        let factor = s.cast(&factor, DType::F32);
+        let factor = s.unsqueeze(&factor, &[1]);
+        let x = s.op("Mul", &[&x, &factor]);
+        let y = s.attends(&x, &x);
+        let model = s.model(18, &[&y]);
+        let found = detect(&model, &Options::default());
+        let context = Context {
+            model: &model,
+            found: &found,
+        };
+        let said = check(&context, [8, 16], None, &Budget { elements: 1 << 16 });
+        said.map(drop).map_err(|why| why.to_string())
+    }
+
+    /// Places, counted from this one.
+    fn from(s: &mut Sketch, places: &str, first: f64) -> String {
+        let first = s.float(first);
+        s.op("Sub", &[places, &first])
+    }
+
+    #[test]
+    fn what_begins_behind_the_old_length_is_refused_by_any_operator() {
+        type Change = fn(&mut Sketch, &str) -> String;
+        let begins: [(&str, Change); 9] = [
+            ("Relu", |s, p| {
+                let late = from(s, p, 7.0);
+                s.op("Relu", &[&late])
+            }),
+            ("Relu of a later token", |s, p| {
+                let late = from(s, p, 12.0);
+                s.op("Relu", &[&late])
+            }),
+            ("Less", |s, p| {
+                let first = s.float(13.0);
+                s.op("Less", &[p, &first])
+            }),
+            ("Sign", |s, p| {
+                let late = from(s, p, 7.5);
+                s.op("Sign", &[&late])
+            }),
+            ("Floor", |s, p| {
+                let step = s.float(8.0);
+                let blocks = s.op("Div", &[p, &step]);
+                s.op("Floor", &[&blocks])
+            }),
+            ("Cast", |s, p| {
+                let step = s.float(8.0);
+                let blocks = s.op("Div", &[p, &step]);
+                s.cast(&blocks, DType::I64)
+            }),
+            ("Max", |s, p| {
+                let least = s.float(7.0);
+                s.op("Max", &[p, &least])
+            }),
+            ("LeakyRelu", |s, p| {
+                let late = from(s, p, 7.0);
+                s.op("LeakyRelu", &[&late])
+            }),
+            ("Slice", |s, p| {
+                let late = s.slice(p, 0, [8, i64::MAX, 1]);
+                let both = s.concat(&[&late, p], 0);
+                s.slice(&both, 0, [0, 1, 1])
+            }),
+        ];
+        for (name, change) in begins {
+            let why = begun(change).expect_err(name);
+            assert!(
+                why.contains("has no effect up to 8 tokens"),
+                "{name}: {why}"
+            );
+        }
+        let stays: [(&str, Change); 5] = [
+            ("places", |_, p| p.to_owned()),
+            ("Relu within the old length", |s, p| {
+                let late = from(s, p, 5.0);
+                s.op("Relu", &[&late])
+            }),
+            ("Relu beyond the new length", |s, p| {
+                let late = from(s, p, 15.0);
+                s.op("Relu", &[&late])
+            }),
+            ("LeakyRelu within the old length", |s, p| {
+                let late = from(s, p, 5.0);
+                s.op("LeakyRelu", &[&late])
+            }),
+            ("Abs", |s, p| s.op("Abs", &[p])),
+        ];
+        for (name, change) in stays {
+            assert_eq!(begun(change), Ok(()), "{name}");
+        }
     }
 
     /// Every frame makes two tokens.
@@ -227,7 +391,12 @@ mod tests {
         };
         let frames = Frames::of(&context, &found.findings[0]).expect("two for each");
         assert_eq!(frames.for_tokens(&context, 40), Some(20), "control");
-        let said = check(&context, 40, Some(&frames), &Budget { elements: 1 << 16 });
+        let said = check(
+            &context,
+            [40, 41],
+            Some(&frames),
+            &Budget { elements: 1 << 16 },
+        );
         let said = said.expect("nothing ends").expect("a warning");
         assert!(
             said.contains("what the first token beyond 40 meets"),
