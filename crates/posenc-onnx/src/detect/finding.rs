@@ -96,6 +96,15 @@ impl Encoding {
         })
     }
 
+    /// Whether it is of patches of an image or of frames, and not of tokens.
+    pub(crate) fn is_of_patches(&self) -> bool {
+        match self {
+            Self::Learned(e) => e.grid.is_some() || e.prefix > 0,
+            Self::Sinusoidal(e) => e.image.is_some(),
+            _ => false,
+        }
+    }
+
     /// The family.
     pub(crate) fn kind(&self) -> Kind {
         match self {

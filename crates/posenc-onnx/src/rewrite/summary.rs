@@ -183,14 +183,21 @@ pub(super) fn kept_beside(after: &Found) -> Option<String> {
 }
 
 /// What encodes positions beside what a scaling of tables and biases changes.
-pub(super) fn kept_by_stretch(before: &Found, plan: &stretch::Plan) -> Option<String> {
+pub(super) fn kept_by_stretch(before: &Found, plan: &stretch::Plan) -> Vec<String> {
     let changed: Vec<usize> = plan.findings().collect();
     let others = before.findings.iter().enumerate();
     let others = others.filter(|(at, _)| !changed.contains(at));
-    let names = scalable(others.map(|(_, finding)| finding))?;
-    Some(format!(
-        "{names} stays as it is: this scaling changes other encodings"
-    ))
+    let others = others.map(|(_, finding)| finding);
+    let (patches, others): (Vec<_>, Vec<_>) =
+        others.partition(|finding| finding.encoding.is_of_patches());
+    let others = scalable(others.into_iter());
+    let others =
+        others.map(|names| format!("{names} stays as it is: this scaling changes other encodings"));
+    let patches = (!patches.is_empty()).then(|| {
+        "the positions of patches stay as they are: they depend on the size of images, and not on a length"
+            .to_owned()
+    });
+    others.into_iter().chain(patches).collect()
 }
 
 /// The names of the kinds of which there is a scaling, where there are any.

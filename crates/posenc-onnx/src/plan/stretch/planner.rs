@@ -3,14 +3,13 @@
 mod again;
 mod biases;
 mod distances;
+mod lengths;
 mod waves;
 
-use posenc_encodings::encoding::MOST_NUMBERS;
-use posenc_encodings::inferred::{self, Inferred};
+use posenc_encodings::inferred::Inferred;
 use posenc_encodings::kind::Kind;
 use posenc_encodings::laws::LawName;
 use posenc_encodings::resize::{Corners, Resizing};
-use serde_json::json;
 
 use super::distances::is_by_distance;
 use super::{ComputedWaves, Plan, Rows, Table, divided, resizing};
@@ -22,10 +21,7 @@ use crate::graph::ports::{Port, Role};
 use crate::plan::selection::chosen;
 use crate::plan::swap::size;
 use crate::record;
-use crate::request::{Request, ScaleType};
-
-/// The factor where neither a factor nor a length is given.
-const FACTOR: f64 = 4.0;
+use crate::request::Request;
 
 /// Plans the rows of the tables that the chosen sites see.
 ///
@@ -54,6 +50,7 @@ pub(crate) fn plan(context: &Context<'_>, request: &Request) -> Result<Plan, Rew
         }
     }
     planner.refuse_shared(&tables)?;
+    planner.refuse_pooled(&tables)?;
     planner.refuse_inserted(&tables, &waves)?;
     planner.check_ways(&distances)?;
     let interpolates = |table: &Table| {
@@ -73,8 +70,14 @@ pub(crate) fn plan(context: &Context<'_>, request: &Request) -> Result<Plan, Rew
     }
     let longest = tables.iter().map(|table| table.new);
     let ends = distances.iter().filter_map(|tables| tables.new_length);
+    let mut max_length = request.parameters.max_length.or(longest.chain(ends).max());
+    let divided = biases.first().map(|bias| bias.factor);
+    let divided = divided.or(waves.first().map(|waves| waves.factor));
+    if let (None, Some(factor)) = (max_length, divided) {
+        max_length = planner.longer(factor)?;
+    }
     Ok(Plan {
-        max_length: request.parameters.max_length.or(longest.chain(ends).max()),
+        max_length,
         tables,
         waves,
         biases,
@@ -99,6 +102,7 @@ impl Planner<'_> {
         let all = found.findings.iter().enumerate();
         let mut own = vec![];
         let all = all.filter(|(_, finding)| sees(finding) && !self.is_by_coordinates(finding));
+        let all = all.filter(|(_, finding)| !self.is_beside_tokens(finding));
         for (at, finding) in all {
             let kind = finding.encoding.kind();
             match finding.encoding {
@@ -175,6 +179,38 @@ impl Planner<'_> {
         Ok(())
     }
 
+    /// Refuses tables of one stack whose rows are of other tokens each, as behind a layer that pools them: one length is
+    /// not that of all.
+    fn refuse_pooled(&self, tables: &[Table]) -> Result<(), RewriteError> {
+        if self.request.parameters.max_length.is_none() {
+            return Ok(());
+        }
+        let found = self.context.found;
+        let first = |table: &Table| {
+            let sites = found.findings[table.finding].sites.iter();
+            let mut own = sites.map(|site| &found.attention[*site]);
+            own.find(|site| !site.cross)
+        };
+        let sites: Vec<_> = tables.iter().map(first).collect();
+        for (table, site) in tables.iter().zip(&sites) {
+            let Some(site) = site else { continue };
+            let keys = site.keys(&found.trace);
+            let mut others = sites.iter().flatten();
+            let other = others.find(|other| {
+                let has_others = other.keys(&found.trace).zip(keys);
+                other.place.stack == site.place.stack && has_others.is_some_and(|(a, b)| a < b)
+            });
+            if let Some(other) = other {
+                let why = format!(
+                    "the tokens at {} are others, as behind a pooling, and tables of both are not resized to one length; give `factor` alone",
+                    other.name
+                );
+                return Err(self.refuse(&found.findings[table.finding], why));
+            }
+        }
+        Ok(())
+    }
+
     /// Refuses to change what an earlier rewrite inserted, whose record would no longer hold.
     fn refuse_inserted(
         &self,
@@ -201,12 +237,7 @@ impl Planner<'_> {
     /// What becomes of one table; `None` where it stays.
     fn table(&mut self, at: usize) -> Result<Option<Table>, RewriteError> {
         let finding = &self.context.found.findings[at];
-        let is_grid = match &finding.encoding {
-            Encoding::Learned(e) => e.grid.is_some() || e.prefix > 0,
-            Encoding::Sinusoidal(e) => e.image.is_some(),
-            _ => false,
-        };
-        if is_grid {
+        if finding.encoding.is_of_patches() {
             let why = self.patches().to_owned();
             return Err(self.refuse(finding, why));
         }
@@ -244,6 +275,21 @@ impl Planner<'_> {
         }
     }
 
+    /// Whether these are positions of patches, and another stack has those of tokens, which a length is about: as where
+    /// text and images meet behind their stacks.
+    fn is_beside_tokens(&self, finding: &Finding) -> bool {
+        let mut others = self.context.found.findings.iter();
+        let are_tokens = |other: &Finding| {
+            let is_apart = !other.sites.iter().any(|site| finding.sites.contains(site));
+            is_apart
+                && !other.sites.is_empty()
+                && other.encoding.is_absolute()
+                && !other.encoding.is_of_patches()
+                && !self.is_by_coordinates(other)
+        };
+        finding.encoding.is_of_patches() && others.any(are_tokens)
+    }
+
     /// Why the positions of patches get no other length.
     fn patches(&self) -> &'static str {
         let has = |rank: usize| {
@@ -277,39 +323,6 @@ impl Planner<'_> {
             return false;
         };
         fixed < rows && wanted <= rows && p.factor.is_none()
-    }
-
-    /// Refuses a factor by which nothing can be divided.
-    fn check_factor(&self) -> Result<(), RewriteError> {
-        let given = self.request.parameters.factor;
-        match given.filter(|factor| !(factor.is_finite() && *factor > 0.0)) {
-            None => Ok(()),
-            Some(factor) => {
-                let why = format!("`factor` cannot be {factor}");
-                Err(Refusal::invalid(why).into())
-            }
-        }
-    }
-
-    /// The factor of what ends at no length. `what`, in the past tense, was made for a length that nothing tells.
-    fn factor_of(&mut self, what: &str) -> Result<f64, RewriteError> {
-        let p = &self.request.parameters;
-        self.check_factor()?;
-        match (p.factor, p.max_length) {
-            (Some(factor), _) => Ok(factor),
-            (None, Some(_)) => {
-                let why = format!("nothing tells for which length {what} made; give `factor`");
-                Err(Refusal::missing("factor", why).into())
-            }
-            (None, None) => Ok(self.usual_factor()),
-        }
-    }
-
-    /// The factor where nothing is given.
-    fn usual_factor(&mut self) -> f64 {
-        let factor = Inferred::new("factor", FACTOR, "the usual factor");
-        inferred::add(&mut self.inferred, factor);
-        FACTOR
     }
 
     /// A table with these rows; `None` where they are those that are there.
@@ -366,74 +379,7 @@ impl Planner<'_> {
         })
     }
 
-    /// Positions of a table of `old` ones afterwards.
-    fn length(&mut self, old: usize) -> Result<usize, RewriteError> {
-        let p = &self.request.parameters;
-        self.check_factor()?;
-        let given = p.factor.map(|factor| times(old, factor)).transpose()?;
-        match (p.max_length, p.factor.zip(given)) {
-            (Some(length), Some(_)) => {
-                let is_linear = self.request.scale == Some(LawName::Linear.into());
-                if !is_linear || self.has_learned() {
-                    self.check_factor_makes(old, length)?;
-                }
-                Ok(length)
-            }
-            (Some(length), None) => Ok(length),
-            (None, Some((factor, length))) => {
-                self.infer(length, format!("{old} positions × {factor}"));
-                Ok(length)
-            }
-            (None, None) if self.request.scale == Some(ScaleType::Truncate) => {
-                let why = "how many positions stay is not known; give `max-length`";
-                Err(Refusal::missing("max-length", why).into())
-            }
-            (None, None) => {
-                let factor = self.usual_factor();
-                let length = times(old, factor)?;
-                self.infer(length, format!("{old} positions × {factor}"));
-                Ok(length)
-            }
-        }
-    }
-
-    /// Refuses a factor that makes another length of the old one than the new one.
-    fn check_factor_makes(&self, old: usize, new: usize) -> Result<(), RewriteError> {
-        let Some(factor) = self.request.parameters.factor else {
-            return Ok(());
-        };
-        let made = times(old, factor)?;
-        if made == new {
-            return Ok(());
-        }
-        let why = format!(
-            "`factor` {factor} makes {old} positions {made}, and `max-length` is {new}; remove one of them"
-        );
-        Err(Refusal::invalid(why).into())
-    }
-
-    fn infer(&mut self, length: usize, source: String) {
-        let length = Inferred::new("max-length", json!(length), source);
-        inferred::add(&mut self.inferred, length);
-    }
-
     fn refuse(&self, finding: &Finding, why: String) -> RewriteError {
         self.context.refuse_finding(Some(finding), why)
     }
-}
-
-/// So many times the rows of a table.
-///
-/// # Errors
-/// Where they are more than the numbers that a table may have.
-fn times(rows: usize, factor: f64) -> Result<usize, RewriteError> {
-    // Rows beyond all numbers are the largest of these.
-    let more = (rows as f64 * factor).round() as usize;
-    if more <= MOST_NUMBERS {
-        return Ok(more);
-    }
-    let why = format!(
-        "`factor` {factor} makes more rows of {rows} than the {MOST_NUMBERS} numbers that a table may have"
-    );
-    Err(Refusal::invalid(why).into())
 }

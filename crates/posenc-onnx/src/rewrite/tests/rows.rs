@@ -4,7 +4,7 @@ use posenc_ir::{DType, Model};
 
 use crate::detect::finding::Encoding;
 use crate::detect::{Options, detect};
-use crate::graph::sketch::{HIDDEN, Sketch};
+use crate::graph::sketch::{A, HIDDEN, Sketch};
 use crate::request::{LawName, Parameters, Request};
 use crate::rewrite::rewrite;
 
@@ -167,6 +167,55 @@ fn tables_of_coordinates_stay_where_those_of_positions_get_longer() {
     let mut rows: Vec<usize> = rows.collect();
     rows.sort_unstable();
     assert_eq!(rows, [50, 64]);
+}
+
+/// A layer on the 36 patches of an image and one on tokens, each with a table of its own; the patches are before the
+/// tokens in one layer where they `meet`.
+fn with_image(meet: bool) -> Model {
+    let mut s = Sketch::default();
+    let pixels = s.input("pixels", DType::F32, &["images", "3", "12", "12"]);
+    let w = s.weights(&[HIDDEN, 3, 2, 2]);
+    let patches = s.with("Conv", &[&pixels, &w], &[("strides", A::Ints(&[2, 2]))]);
+    let patches = s.reshape(&patches, &[0, HIDDEN as i64, -1]);
+    let patches = s.transpose(&patches, &[0, 2, 1]);
+    let grid = s.weights(&[1, 36, HIDDEN]);
+    let patches = s.op("Add", &[&patches, &grid]);
+    let tokens = s.embedded();
+    let table = s.weights(&[32, HIDDEN]);
+    let at = s.range();
+    let rows = s.gather(&table, &at, 0);
+    let tokens = s.op("Add", &[&tokens, &rows]);
+    if meet {
+        let both = s.concat(&[&patches, &tokens], 1);
+        let y = s.attends(&both, &both);
+        return s.model(18, &[&y]);
+    }
+    let [image, text] = [patches, tokens].map(|x| s.attends(&x, &x));
+    s.model(18, &[&image, &text])
+}
+
+#[test]
+fn a_length_is_of_tokens_where_images_have_a_stack_of_their_own() {
+    let request = Request {
+        scale: Some(LawName::Linear.into()),
+        parameters: Parameters {
+            max_length: Some(64),
+            ..Parameters::default()
+        },
+        ..Request::default()
+    };
+    let mut model = with_image(false);
+    let done = rewrite(&mut model, &request).unwrap();
+    assert_eq!(done.report.limits.before[0].length, 32);
+    assert_eq!(done.report.limits.after[0].length, 64);
+    let found = detect(&model, &Options::default());
+    let grids = found.findings.iter().filter_map(|f| match &f.encoding {
+        Encoding::Learned(e) => e.grid,
+        _ => None,
+    });
+    assert_eq!(grids.collect::<Vec<_>>(), [[6, 6]]);
+    let joined = rewrite(&mut with_image(true), &request).map(drop);
+    assert!(joined.is_err(), "tokens behind patches");
 }
 
 #[test]

@@ -6,7 +6,8 @@ use posenc_encodings::resize::Resizing;
 use posenc_encodings::resize::distances::{Sides, Widening};
 use posenc_ir::{Use, ValueId};
 
-use super::{Planner, times};
+use super::Planner;
+use super::lengths::times;
 use crate::detect::context::Context;
 use crate::detect::finding::{Encoding, Finding};
 use crate::error::{Refusal, RewriteError};
