@@ -219,8 +219,9 @@ fn check_rows(
         let own = own.ok_or_else(unknown)?;
         let old = first.rows(value, table.reserved).ok_or_else(unknown)?;
         let new = second.rows(own, table.reserved).ok_or_else(unknown)?;
-        let stored = after.dtype(own);
-        let steps = match before.dtype(table.value) {
+        let dtype = before.dtype(table.value);
+        let stored = coarser(after.dtype(own), dtype);
+        let steps = match dtype {
             DType::I8 | DType::U8 => steps(&old),
             _ => vec![0.0; old.ncols()],
         };
@@ -230,6 +231,11 @@ fn check_rows(
         }
     }
     Ok(())
+}
+
+/// The type that holds numbers less exactly, as one that is cast where it is added.
+fn coarser(a: DType, b: DType) -> DType {
+    if b.epsilon() > a.epsilon() { b } else { a }
 }
 
 /// The distance between two numbers that each feature of a quantized table can have: the least one in it, of all

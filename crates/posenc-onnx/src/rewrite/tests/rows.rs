@@ -169,6 +169,26 @@ fn tables_of_coordinates_stay_where_those_of_positions_get_longer() {
     assert_eq!(rows, [50, 64]);
 }
 
+#[test]
+fn rows_of_half_precision_that_are_cast_are_compared_as_exactly_as_they_are_stored() {
+    let mut s = Sketch::default();
+    let x = s.embedded();
+    let numbers = (0..32 * HIDDEN).map(|i| (1.7 * i as f64).sin());
+    let table = s.typed(DType::F16, &[32, HIDDEN], numbers);
+    let at = s.range();
+    let rows = s.gather(&table, &at, 0);
+    let rows = s.cast(&rows, DType::F32);
+    let x = s.op("Add", &[&x, &rows]);
+    let y = s.attends(&x, &x);
+    let mut request = Request {
+        scale: Some(LawName::Linear.into()),
+        ..Request::default()
+    };
+    request.parameters.factor = Some(3.0);
+    let done = rewrite(&mut s.model(18, &[&y]), &request).unwrap();
+    assert_eq!(done.report.limits.after[0].length, 96);
+}
+
 /// A layer on the 36 patches of an image and one on tokens, each with a table of its own; the patches are before the
 /// tokens in one layer where they `meet`.
 fn with_image(meet: bool) -> Model {
