@@ -111,11 +111,20 @@ impl Walk<'_> {
     fn cut_whole(&self, value: ValueId) -> Option<ValueId> {
         let graph = self.context.graph();
         let context = self.context;
+        let classes = &context.found.classes;
         let mut source = value;
         while let Some((id, _)) = graph.producer(source) {
             let node = graph.node(id);
+            // What follows the inputs otherwise than by their sizes may cut off other rows in another run.
+            let is_size = |slot: &usize| {
+                let class = node.input(*slot).map(|value| classes.of_value(value));
+                class.is_none_or(|class| class.is_constant() || class.is_length())
+            };
             let keeps = match node.op() {
-                "Slice" => self.steps(id, 1)?.iter().all(|step| *step == 1),
+                "Slice" => {
+                    let steps = self.steps(id, 1)?;
+                    steps.iter().all(|step| *step == 1) && [1, 2].iter().all(is_size)
+                }
                 "Cast" | "Identity" => true,
                 _ => break,
             };
@@ -124,7 +133,7 @@ impl Walk<'_> {
                 && context.dtype(before) == context.dtype(source);
             source = (keeps && is_same).then_some(before)?;
         }
-        let is_constant = context.found.classes.of_value(source).is_constant();
+        let is_constant = classes.of_value(source).is_constant();
         (is_constant && matches!(self.wanted, Wanted::Image { .. })).then_some(source)
     }
 

@@ -202,7 +202,8 @@ impl Planner<'_> {
             });
             if let Some(other) = other {
                 let why = format!(
-                    "the tokens at {} are others, as behind a pooling, and tables of both are not resized to one length; give `factor` alone",
+                    "the tokens at {} are others, as behind a pooling, and tables of both are not resized to one \
+                     length; give `factor` alone",
                     other.name
                 );
                 return Err(self.refuse(&found.findings[table.finding], why));

@@ -180,6 +180,16 @@ fn cut<const MORE: usize>(s: &mut Sketch) -> String {
     s.op("Slice", &[&table, &zero, &end, &one])
 }
 
+/// The first rows of a table, as many as a mask shows.
+fn cut_by_mask(s: &mut Sketch) -> String {
+    let table = s.weights(&[1, PATCHES as usize + 1, HIDDEN]);
+    let mask = s.input("attention_mask", DType::I64, &["1", "17"]);
+    let axes = s.ints(&[1]);
+    let shown = s.with("ReduceSum", &[&mask, &axes], &[("keepdims", A::Int(0))]);
+    let (zero, one) = (s.ints(&[0]), s.ints(&[1]));
+    s.op("Slice", &[&table, &zero, &shown, &one])
+}
+
 #[test]
 fn a_table_of_which_all_rows_are_cut_is_resized() {
     for (size, patches) in [("12x8", 24), ("4x16", 16), ("4x8", 8)] {
@@ -187,6 +197,7 @@ fn a_table_of_which_all_rows_are_cut_is_resized() {
         let made = made.unwrap_or_else(|why| panic!("{size}: {why}"));
         assert_eq!(dims_of(&made), [1, patches + 1, HIDDEN], "{size}");
         refusal("of more rows", &with_table(cut::<3>, same, same), size);
+        refusal("by a mask", &with_table(cut_by_mask, same, same), size);
     }
 }
 
