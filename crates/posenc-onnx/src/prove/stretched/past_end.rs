@@ -1,5 +1,5 @@
-//! What the first token beyond the old length meets: comparisons, limits and cuts that have no effect on
-//! shorter sequences.
+//! What begins to act behind the old length: numbers that are one number for all shorter sequences, bounds and
+//! cuts.
 
 use posenc_ir::eval::{Budget, Trace};
 use posenc_ir::{Node, ValueId};
@@ -51,10 +51,14 @@ pub(in crate::prove) fn check(
             )
         }));
     };
-    let runs = [&shorter, &full, &longer];
     let longest = new.min(FAR);
     let longest = (longest > old + 1).then(|| run(longest)).flatten();
-    let far = longest.as_ref().map(|longest| [&shorter, &full, longest]);
+    let runs = Runs {
+        shorter: &shorter,
+        full: &full,
+        longer: &longer,
+        longest: longest.as_ref(),
+    };
     let is_too_large = |value: ValueId| {
         let known = longer.get(value);
         let is_above = |count| count > budget.elements;
@@ -65,30 +69,20 @@ pub(in crate::prove) fn check(
         let Some(output) = node.output(0).filter(|_| node.domain().is_empty()) else {
             continue;
         };
-        let begins = |runs| is_new(after, runs, node, output);
-        let begins = begins(runs) || far.is_some_and(begins);
-        let (is_meant, ends) = match node.op() {
-            "Less" | "LessOrEqual" | "Greater" | "GreaterOrEqual" | "Equal" | "Div" => {
-                (is_integral(after, output), begins)
-            }
-            "Min" | "Max" | "Clip" | "Mod" => {
-                let follows = following(after, node).next().is_some();
-                (
-                    follows && !after.is_content(output),
-                    begins || is_held(after, runs, node, output),
-                )
-            }
-            "Slice" | "Pad" => {
-                let is_far = far.is_some_and(|runs| is_filled(runs, output));
-                let is_filled = is_filled(runs, output) || is_far;
-                (false, begins || is_filled || is_cut(runs, node, output))
-            }
-            op if BENT.contains(&op) => {
-                let is_bent = |runs| is_bent(after, runs, node);
-                (false, begins || is_bent(runs) || far.is_some_and(is_bent))
-            }
-            _ => (false, begins),
+        let follows = || following(after, node).next().is_some() && !after.is_content(output);
+        let is_meant = match node.op() {
+            op if COMPARISONS.contains(&op) => is_integral(after, output),
+            "Div" => is_integral(after, output),
+            op if BENT.contains(&op) || STEPS.contains(&op) => follows(),
+            _ => false,
         };
+        let ends = runs.begins(after, node, output)
+            || match node.op() {
+                "Min" | "Max" | "Clip" | "Mod" => runs.is_held(after, node, output),
+                "Slice" | "Pad" => runs.is_filled(output) || runs.is_cut(node, output),
+                op if BENT.contains(&op) => runs.is_bent(after, node),
+                _ => false,
+            };
         if is_meant && is_too_large(output) {
             left_out.push(id);
         }
@@ -129,118 +123,130 @@ fn following(after: &Context<'_>, node: &Node) -> impl Iterator<Item = ValueId> 
     })
 }
 
-/// Whether a result has one number for all tokens up to the old length, and others beyond.
-fn is_new(
-    after: &Context<'_>,
-    [shorter, full, longer]: [&Trace; 3],
-    node: &Node,
-    value: ValueId,
-) -> bool {
-    let dims = |run: &Trace| run.get(value).dims.clone().unwrap_or_default();
-    let (short, long) = (dims(full), dims(longer));
-    let grows = short.len() == long.len() && short.iter().zip(&long).any(|(a, b)| a < b);
-    let is_list = short.iter().product::<usize>() != 1;
-    let is_own = match node.op() {
-        "Less" | "LessOrEqual" | "Greater" | "GreaterOrEqual" | "Equal" => true,
-        "Div" => is_list,
-        _ => false,
-    };
-    let is_meant = (grows && is_list) || (is_own && is_integral(after, value));
-    if !is_meant || after.is_content(value) {
-        return false;
-    }
-    let only = |run: &Trace| {
-        let numbers = run.get(value).to_f64()?;
-        let first = *numbers.first()?;
-        numbers.iter().all(|v| *v == first).then_some(first)
-    };
-    match (only(shorter), only(full)) {
-        (Some(a), Some(b)) => {
-            a == b && longer.get(value).to_f64().is_some() && only(longer) != Some(a)
-        }
-        _ => false,
-    }
-}
+/// Operators whose results are truth values.
+const COMPARISONS: [&str; 5] = ["Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal"];
 
-/// Operators whose result bends where their operand is 0.
-const BENT: [&str; 8] = [
-    "LeakyRelu",
-    "PRelu",
-    "Elu",
-    "Selu",
-    "Celu",
-    "Abs",
-    "Softplus",
-    "ThresholdedRelu",
+/// Other operators whose result may be one number for many operands.
+const STEPS: [&str; 12] = [
+    "Min",
+    "Max",
+    "Clip",
+    "Mod",
+    "Relu",
+    "Sign",
+    "Floor",
+    "Ceil",
+    "Round",
+    "Cast",
+    "Trilu",
+    "HardSigmoid",
 ];
 
-/// Whether an operand without content is on one side of 0 up to the old length, and on both beyond.
-fn is_bent(after: &Context<'_>, [_, full, longer]: [&Trace; 3], node: &Node) -> bool {
-    let ends = |run: &Trace, value: ValueId| {
-        let numbers = run.get(value).to_f64()?;
-        let ends = (f64::INFINITY, f64::NEG_INFINITY);
-        let ends = numbers
-            .iter()
-            .fold(ends, |(a, b), v| (a.min(*v), b.max(*v)));
-        (!numbers.is_empty()).then_some(ends)
-    };
-    following(after, node).any(
-        |operand| match (ends(full, operand), ends(longer, operand)) {
-            (Some((least, most)), Some((later_least, later_most))) => {
-                (most <= 0.0 && later_most > 0.0) || (least >= 0.0 && later_least < 0.0)
-            }
-            _ => false,
-        },
-    )
+/// Operators whose result bends where their operand is 0, and is not one number on either side.
+const BENT: [&str; 6] = ["LeakyRelu", "PRelu", "Elu", "Selu", "Celu", "Abs"];
+
+/// Runs of one token less than the old length, of the old length, of one token more and, where that is more, of many
+/// more.
+struct Runs<'a> {
+    shorter: &'a Trace,
+    full: &'a Trace,
+    longer: &'a Trace,
+    longest: Option<&'a Trace>,
 }
 
-/// Whether a result has no elements up to the old length, and some beyond.
-fn is_filled([shorter, full, longer]: [&Trace; 3], value: ValueId) -> bool {
-    let elements = |run: &Trace| run.get(value).elements();
-    let is_empty = |run| elements(run) == Some(0);
-    is_empty(shorter) && is_empty(full) && elements(longer).is_some_and(|count| count > 0)
-}
+impl Runs<'_> {
+    /// The runs beyond the old length.
+    fn beyond(&self) -> impl Iterator<Item = &Trace> {
+        [Some(self.longer), self.longest].into_iter().flatten()
+    }
 
-/// Whether an operand grows with the length, and the result only up to the old length.
-fn is_held(
-    after: &Context<'_>,
-    [_, full, longer]: [&Trace; 3],
-    node: &Node,
-    output: ValueId,
-) -> bool {
-    let ends = |run: &Trace, value: ValueId, sign: f64| {
-        let numbers = run.get(value).to_f64()?;
-        numbers.iter().map(|v| sign * v).reduce(f64::max)
-    };
-    following(after, node).any(|operand| {
-        [1.0, -1.0].into_iter().any(|sign| {
-            let of = |run, value| ends(run, value, sign);
-            match (
-                of(full, operand),
-                of(longer, operand),
-                of(full, output),
-                of(longer, output),
-            ) {
-                (Some(a), Some(b), Some(c), Some(d)) => a == c && b > a && d == c,
-                _ => false,
-            }
+    /// Whether a result has one number for all tokens up to the old length, and others beyond.
+    fn begins(&self, after: &Context<'_>, node: &Node, value: ValueId) -> bool {
+        let Some(dims) = self.full.get(value).dims.as_deref() else {
+            return false;
+        };
+        let is_list = dims.iter().product::<usize>() != 1;
+        let has_more = |run: &&Trace| {
+            let longer = run.get(value).dims.as_deref().unwrap_or_default();
+            longer.len() == dims.len() && dims.iter().zip(longer).any(|(a, b)| a < b)
+        };
+        let op = node.op();
+        let is_number = COMPARISONS.contains(&op) || op == "Div" && is_list;
+        let is_number = is_number && is_integral(after, value);
+        let is_compared = |run: &&Trace| is_number || is_list && has_more(run);
+        let mut beyond = self.beyond().filter(is_compared).peekable();
+        if after.is_content(value) || beyond.peek().is_none() {
+            return false;
+        }
+        let before = [self.shorter, self.full].map(|run| only(run, value));
+        let is_other =
+            |run: &Trace| run.get(value).to_f64().is_some() && only(run, value) != before[0];
+        before[0].is_some() && before[0] == before[1] && beyond.any(is_other)
+    }
+
+    /// Whether an operand without content is on one side of 0 up to the old length, and on the other one beyond.
+    fn is_bent(&self, after: &Context<'_>, node: &Node) -> bool {
+        following(after, node).any(|operand| {
+            [1.0, -1.0].into_iter().any(|sign| {
+                let is_above = |run| most(run, operand, sign).is_some_and(|most| most > 0.0);
+                let before = most(self.full, operand, sign);
+                before.is_some_and(|most| most <= 0.0) && self.beyond().any(is_above)
+            })
         })
-    })
+    }
+
+    /// Whether a result has no elements up to the old length, and some beyond.
+    fn is_filled(&self, value: ValueId) -> bool {
+        let elements = |run: &Trace| run.get(value).elements();
+        let is_empty = [self.shorter, self.full]
+            .into_iter()
+            .all(|run| elements(run) == Some(0));
+        is_empty
+            && self
+                .beyond()
+                .any(|run| elements(run).is_some_and(|count| count > 0))
+    }
+
+    /// Whether an operand grows with the length, and the result only up to the old length.
+    fn is_held(&self, after: &Context<'_>, node: &Node, output: ValueId) -> bool {
+        following(after, node).any(|operand| {
+            [1.0, -1.0].into_iter().any(|sign| {
+                let of = |value| [self.full, self.longer].map(|run| most(run, value, sign));
+                match (of(operand), of(output)) {
+                    ([Some(a), Some(b)], [Some(c), Some(d)]) => a == c && b > a && d == c,
+                    _ => false,
+                }
+            })
+        })
+    }
+
+    /// Whether an axis is whole up to the old length and no longer beyond.
+    fn is_cut(&self, node: &Node, output: ValueId) -> bool {
+        let Some(data) = node.input(0) else {
+            return false;
+        };
+        let dims = |run: &Trace, value: ValueId| run.get(value).dims.clone().unwrap_or_default();
+        let (a, b) = (dims(self.full, data), dims(self.longer, data));
+        let (c, d) = (dims(self.full, output), dims(self.longer, output));
+        let is_ranked = [b.len(), c.len(), d.len()]
+            .iter()
+            .all(|rank| *rank == a.len());
+        let is_cut = |axis: usize| a[axis] == c[axis] && b[axis] > a[axis] && d[axis] == c[axis];
+        is_ranked && (0..a.len()).any(is_cut)
+    }
 }
 
-/// Whether an axis is whole up to the old length and no longer beyond.
-fn is_cut([_, full, longer]: [&Trace; 3], node: &Node, output: ValueId) -> bool {
-    let Some(data) = node.input(0) else {
-        return false;
-    };
-    let dims = |run: &Trace, value: ValueId| run.get(value).dims.clone().unwrap_or_default();
-    let (a, b) = (dims(full, data), dims(longer, data));
-    let (c, d) = (dims(full, output), dims(longer, output));
-    let is_ranked = [b.len(), c.len(), d.len()]
-        .iter()
-        .all(|rank| *rank == a.len());
-    is_ranked
-        && (0..a.len()).any(|axis| a[axis] == c[axis] && b[axis] > a[axis] && d[axis] == c[axis])
+/// The number that all elements of a value are.
+fn only(run: &Trace, value: ValueId) -> Option<f64> {
+    let numbers = run.get(value).to_f64()?;
+    let first = *numbers.first()?;
+    numbers.iter().all(|v| *v == first).then_some(first)
+}
+
+/// The largest element of a value times a sign.
+fn most(run: &Trace, value: ValueId, sign: f64) -> Option<f64> {
+    let numbers = run.get(value).to_f64()?;
+    numbers.iter().map(|v| sign * v).reduce(f64::max)
 }
 
 #[cfg(test)]
@@ -248,7 +254,7 @@ mod tests {
     use super::*;
     use crate::detect::{Options, detect};
     use crate::graph::sketch::{A, HIDDEN, Sketch};
-    use posenc_ir::DType;
+    use posenc_ir::{DType, Model};
 
     /// What is said of attention that hides keys more than 7 tokens behind, after so many tokens.
     fn said(old: usize, elements: usize) -> Result<Option<String>, String> {
@@ -261,13 +267,18 @@ mod tests {
         let scores = s.op("Where", &[&is_far, &low, &scores]);
         let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
         let y = s.op("MatMul", &[&weights, &v]);
-        let model = s.model(18, &[&y]);
-        let found = detect(&model, &Options::default());
-        let context = Context {
-            model: &model,
-            found: &found,
-        };
-        check(&context, [old, old + 1], None, &Budget { elements }).map_err(|why| why.to_string())
+        checked(&s.model(18, &[&y]), [old, old + 1], elements)
+    }
+
+    /// What is said of a model, with so many numbers in a run at the most.
+    fn checked(
+        model: &Model,
+        lengths: [usize; 2],
+        elements: usize,
+    ) -> Result<Option<String>, String> {
+        let found = &detect(model, &Options::default());
+        let context = Context { model, found };
+        check(&context, lengths, None, &Budget { elements }).map_err(|why| why.to_string())
     }
 
     /// What is said of tokens that are multiplied by what `change` makes of their places, from 8 tokens to 16.
@@ -281,14 +292,7 @@ mod tests {
         let factor = s.unsqueeze(&factor, &[1]);
         let x = s.op("Mul", &[&x, &factor]);
         let y = s.attends(&x, &x);
-        let model = s.model(18, &[&y]);
-        let found = detect(&model, &Options::default());
-        let context = Context {
-            model: &model,
-            found: &found,
-        };
-        let said = check(&context, [8, 16], None, &Budget { elements: 1 << 16 });
-        said.map(drop).map_err(|why| why.to_string())
+        checked(&s.model(18, &[&y]), [8, 16], 1 << 16).map(drop)
     }
 
     /// Places, counted from this one.

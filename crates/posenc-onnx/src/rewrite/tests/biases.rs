@@ -2,6 +2,7 @@
 
 use posenc_ir::{DType, Model};
 
+use crate::detect::{Options, detect};
 use crate::error::RewriteError;
 use crate::graph::sketch::{A, HEADS, HIDDEN, Sketch};
 use crate::request::{LawName, Request};
@@ -136,6 +137,41 @@ fn slopes_of_the_last_keys_go_on() {
         let made = longer(&model).unwrap_or_else(|why| panic!("{name}: {why}"));
         assert_eq!(largest(&made), 150, "{name}");
     }
+}
+
+#[test]
+fn a_factor_and_a_length_follow_from_each_other_where_slopes_end() {
+    let ended = with(|s| {
+        let start = rest(s, KEYS);
+        last(s, |distance| distance, &start)
+    });
+    let made = |factor: Option<f64>, length: Option<usize>, model: &Model| {
+        let mut request = Request {
+            scale: Some(LawName::Linear.into()),
+            ..Request::default()
+        };
+        request.parameters.factor = factor;
+        request.parameters.max_length = length;
+        said(model, &request)
+    };
+    let slope = |model: &Model| {
+        let found = detect(model, &Options::default());
+        let entry = found.findings.first().expect("a bias");
+        entry.encoding.params()["slopes"][0].as_f64()
+    };
+    for (factor, length) in [(Some(2.0), None), (None, Some(128)), (Some(2.0), Some(128))] {
+        let made = made(factor, length, &ended).unwrap();
+        assert_eq!(largest(&made), 128, "{factor:?} {length:?}");
+        assert_eq!(slope(&made), Some(SLOPES[0] / 2.0), "{factor:?} {length:?}");
+    }
+    let endless = with(line);
+    let why = made(None, Some(128), &endless).map(drop).unwrap_err();
+    assert!(why.contains("nothing tells for which length"), "{why}");
+    // Nothing is longer than what has no end.
+    assert_eq!(
+        largest(&made(Some(2.0), None, &endless).unwrap()),
+        largest(&endless)
+    );
 }
 
 #[test]

@@ -8,6 +8,19 @@ use crate::graph::sketch::{A, HIDDEN, Sketch};
 use crate::request::{LawName, Parameters, Request};
 use crate::rewrite::rewrite;
 
+/// A linear interpolation to a length, or by a factor.
+fn linear(max_length: Option<usize>, factor: Option<f64>) -> Request {
+    Request {
+        scale: Some(LawName::Linear.into()),
+        parameters: Parameters {
+            max_length,
+            factor,
+            ..Parameters::default()
+        },
+        ..Request::default()
+    }
+}
+
 /// A layer on tokens to which rows of a table are added while positions are before sequences.
 fn positions_first() -> Model {
     let mut s = Sketch::default();
@@ -25,11 +38,7 @@ fn positions_first() -> Model {
 
 #[test]
 fn rows_before_sequences_are_compared() {
-    let mut request = Request {
-        scale: Some(LawName::Linear.into()),
-        ..Request::default()
-    };
-    request.parameters.factor = Some(2.0);
+    let request = linear(None, Some(2.0));
     let mut model = positions_first();
     let done = rewrite(&mut model, &request).unwrap();
     assert_eq!(done.report.limits.before[0].length, 32);
@@ -148,14 +157,7 @@ fn with_boxes(columns: &str) -> Model {
 
 #[test]
 fn tables_of_coordinates_stay_where_those_of_positions_get_longer() {
-    let request = Request {
-        scale: Some(LawName::Linear.into()),
-        parameters: Parameters {
-            max_length: Some(64),
-            ..Parameters::default()
-        },
-        ..Request::default()
-    };
+    let request = linear(Some(64), None);
     let mut model = with_boxes("4");
     let done = rewrite(&mut model, &request).unwrap();
     assert_eq!(done.report.limits.after[0].length, 64);
@@ -180,13 +182,45 @@ fn rows_of_half_precision_that_are_cast_are_compared_as_exactly_as_they_are_stor
     let rows = s.cast(&rows, DType::F32);
     let x = s.op("Add", &[&x, &rows]);
     let y = s.attends(&x, &x);
-    let mut request = Request {
-        scale: Some(LawName::Linear.into()),
-        ..Request::default()
-    };
-    request.parameters.factor = Some(3.0);
+    let request = linear(None, Some(3.0));
     let done = rewrite(&mut s.model(18, &[&y]), &request).unwrap();
     assert_eq!(done.report.limits.after[0].length, 96);
+}
+
+/// Rows of a table of so many, one for each element of an axis.
+fn with_rows(s: &mut Sketch, x: &str, rows: usize) -> String {
+    let shape = s.op("Shape", &[x]);
+    let [zero, one] = [0, 1].map(|n| s.int(n));
+    let length = s.gather(&shape, &one, 0);
+    let at = s.op("Range", &[&zero, &length, &one]);
+    let table = s.weights(&[rows, HIDDEN]);
+    let rows = s.gather(&table, &at, 0);
+    s.op("Add", &[x, &rows])
+}
+
+#[test]
+fn tables_before_and_behind_a_pooling_take_a_factor_and_no_length() {
+    let model = || {
+        let mut s = Sketch::default();
+        let x = s.embedded();
+        let x = with_rows(&mut s, &x, 32);
+        let x = s.attends(&x, &x);
+        let x = s.slice(&x, 1, [0, i64::MAX, 2]);
+        let x = with_rows(&mut s, &x, 16);
+        let y = s.attends(&x, &x);
+        s.model(18, &[&y])
+    };
+    let why = rewrite(&mut model(), &linear(Some(64), None)).map(drop);
+    let why = why.unwrap_err().to_string();
+    assert!(why.contains("as behind a pooling"), "{why}");
+    let mut made = model();
+    rewrite(&mut made, &linear(None, Some(2.0))).unwrap();
+    let found = detect(&made, &Options::default());
+    let rows = found.findings.iter().filter_map(|f| match &f.encoding {
+        Encoding::Learned(e) => Some(e.max_positions),
+        _ => None,
+    });
+    assert_eq!(rows.collect::<Vec<_>>(), [64, 32]);
 }
 
 /// A layer on the 36 patches of an image and one on tokens, each with a table of its own; the patches are before the
@@ -216,14 +250,7 @@ fn with_image(meet: bool) -> Model {
 
 #[test]
 fn a_length_is_of_tokens_where_images_have_a_stack_of_their_own() {
-    let request = Request {
-        scale: Some(LawName::Linear.into()),
-        parameters: Parameters {
-            max_length: Some(64),
-            ..Parameters::default()
-        },
-        ..Request::default()
-    };
+    let request = linear(Some(64), None);
     let mut model = with_image(false);
     let done = rewrite(&mut model, &request).unwrap();
     assert_eq!(done.report.limits.before[0].length, 32);
@@ -241,14 +268,7 @@ fn a_length_is_of_tokens_where_images_have_a_stack_of_their_own() {
 #[test]
 fn tables_get_fewer_rows_than_a_run_has_tokens() {
     let of = |length: usize| {
-        let request = Request {
-            scale: Some(LawName::Linear.into()),
-            parameters: Parameters {
-                max_length: Some(length),
-                ..Parameters::default()
-            },
-            ..Request::default()
-        };
+        let request = linear(Some(length), None);
         let done = rewrite(&mut with_boxes("4"), &request).map(drop);
         done.map_err(|why| why.to_string())
     };

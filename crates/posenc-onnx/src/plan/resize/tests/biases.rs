@@ -1,5 +1,7 @@
 //! Biases by the offset of patches.
 
+use posenc_encodings::resize::Antialias;
+
 use super::*;
 
 /// Tokens of the image.
@@ -51,6 +53,22 @@ fn window(model: &Model) -> Option<[usize; 2]> {
         _ => None,
     });
     windows.next()
+}
+
+#[test]
+fn smoothing_is_of_tables_and_not_of_biases() {
+    let smoothed = |table: fn(&mut Sketch) -> String| {
+        let biased = |s: &mut Sketch, y: &str| biased(s, y, |s| stored(s, number));
+        let model = with_table(table, same, biased);
+        let mut request = Request::default();
+        request.parameters.image_size = Some("12x8".parse().expect("a size"));
+        request.parameters.antialias = Antialias::On;
+        let done = plan(&model, request, &[]).and_then(|planned| planned.apply());
+        done.map(drop).map_err(|why| why.to_string())
+    };
+    let why = smoothed(|s| s.float(0.0)).expect_err("no table");
+    assert!(why.contains("`antialias` has no effect"), "{why}");
+    assert_eq!(smoothed(table), Ok(()));
 }
 
 #[test]
