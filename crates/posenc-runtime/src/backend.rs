@@ -134,8 +134,8 @@ pub struct Options {
     pub placement: Placement,
 }
 
-/// A runtime.
-pub trait Backend: Debug {
+/// A runtime, which threads may share.
+pub trait Backend: Debug + Sync {
     /// Its name: `tract`, `onnxruntime`.
     fn name(&self) -> &'static str;
 

@@ -4,6 +4,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::memory::{Memory, State};
 use super::run::Run;
+use super::sequence;
 use super::trace::Trace;
 use super::{Budget, EvalError, Value, Why};
 use crate::id::{NodeId, ValueId};
@@ -56,11 +57,22 @@ pub fn probe(
         changed: seeds.clone(),
     };
     let mut run = Run::new(model, seeds, &|_| false, budget, memory);
-    for node in between(model, base, seeds, targets) {
-        let reads = reads(model, node);
+    let nodes = between(model, base, seeds, targets);
+    let reads: Vec<Vec<ValueId>> = nodes.iter().map(|id| reads(model, *id)).collect();
+    let mut readers = readers(model, &nodes, &reads, targets);
+    for (node, reads) in nodes.into_iter().zip(&reads) {
         let touched = reads.iter().any(|v| run.memory.changed.contains_key(v));
         if touched {
             run.node(node);
+        }
+        for value in reads {
+            let left = readers.get_mut(value).map_or(1, |left| {
+                *left -= 1;
+                *left
+            });
+            if left == 0 && run.memory.changed.contains_key(value) {
+                run.forget(*value);
+            }
         }
     }
     let mut known = FxHashMap::default();
@@ -81,6 +93,26 @@ pub fn probe(
 /// The values that a node reads, with those that its bodies read.
 fn reads(model: &Model, id: NodeId) -> Vec<ValueId> {
     crate::order::reads(model.graph(), id)
+}
+
+/// How often each value is read in a run of these nodes; its elements are forgotten after that, so that
+/// the next values have their memory.
+fn readers(
+    model: &Model,
+    nodes: &[NodeId],
+    reads: &[Vec<ValueId>],
+    targets: &[ValueId],
+) -> FxHashMap<ValueId, usize> {
+    let graph = model.graph();
+    // Who reads a sequence reads what it was made of.
+    let made = nodes.iter().zip(reads);
+    let made = made.filter(|(id, _)| sequence::is_maker(graph.node(**id)));
+    let kept = made.flat_map(|(_, reads)| reads).chain(targets);
+    let mut readers = FxHashMap::default();
+    for value in reads.iter().flatten().chain(kept) {
+        *readers.entry(*value).or_insert(0) += 1;
+    }
+    readers
 }
 
 /// The nodes between the seeds and the targets, in the order of the base run.

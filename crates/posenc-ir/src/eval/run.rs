@@ -113,6 +113,16 @@ impl<'a, M: Memory> Run<'a, M> {
         self.memory.set(id, value, state);
     }
 
+    /// Forgets the elements of a value that is read no more.
+    pub(super) fn forget(&mut self, id: ValueId) {
+        let value = self.memory.get(id);
+        let (freed, shape) = (bytes(value), Value::shaped(value.dtype, value.dims.clone()));
+        let state = self.memory.state(id);
+        self.memory.set(id, shape, state);
+        let kept = !self.seeds.contains_key(&id);
+        self.left = self.left.saturating_add(if kept { freed } else { 0 });
+    }
+
     /// Runs one node and records its outputs.
     pub(super) fn node(&mut self, id: NodeId) {
         let graph = self.graph;

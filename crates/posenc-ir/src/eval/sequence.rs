@@ -34,6 +34,11 @@ pub(super) fn read(
     Ok(vec![sequence.at(index, budget)])
 }
 
+/// Whether a node creates a sequence that `read` knows.
+pub(super) fn is_maker(node: &Node) -> bool {
+    node.is("SequenceConstruct") || node.is("SplitToSequence")
+}
+
 enum Sequence<'a> {
     /// A list of values.
     Listed(&'a [Option<&'a Value>]),

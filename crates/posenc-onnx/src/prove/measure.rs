@@ -59,6 +59,16 @@ impl Measured {
         blind
     }
 
+    /// The worse of two runs of the rotation.
+    pub(crate) fn worse(&self, other: &Self) -> Self {
+        Self {
+            cos: self.cos.worse(&other.cos),
+            sin: self.sin.worse(&other.sin),
+            content: self.content.worse(&other.content),
+            blind: self.first_blind(other),
+        }
+    }
+
     /// The first position at which nothing is compared in one of the two.
     pub(crate) fn first_blind(&self, other: &Self) -> Option<i64> {
         self.blind.into_iter().chain(other.blind).min()
@@ -116,8 +126,8 @@ impl RotationRun<'_> {
             Content::Random => random.uniform(-1.0, 1.0),
             Content::Units => f64::from(u8::from(first[i])),
         });
-        let values: Vec<f64> = lane.join(values, self.dims)?.into_iter().collect();
-        Some(Tensor::from_f64(self.dtype, self.dims, &values))
+        let values = lane.join(values, self.dims)?;
+        Some(Tensor::from_f64(self.dtype, self.dims, values.as_slice()?))
     }
 
     /// The expected pairs as feature indices of the input; `None` where it does not have them.

@@ -1,9 +1,9 @@
 //! A backend for tests: the evaluator in f64, which needs no runtime and can return wrong numbers.
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use posenc_ir::{DType, Model, Tensor, ValueId};
 use posenc_runtime::{
@@ -34,7 +34,7 @@ pub(crate) struct Evaluator {
     /// The name of a value that it does not take.
     pub(crate) refused: Option<&'static str>,
     /// Models that were loaded so far.
-    pub(crate) loads: Rc<Cell<usize>>,
+    pub(crate) loads: Arc<AtomicUsize>,
 }
 
 impl Evaluator {
@@ -82,7 +82,7 @@ impl Backend for Evaluator {
         source: ModelSource<'_>,
         options: &Options,
     ) -> Result<Box<dyn Session>, RuntimeError> {
-        self.loads.set(self.loads.get() + 1);
+        self.loads.fetch_add(1, Ordering::Relaxed);
         let failed = |why: String| RuntimeError::failed("evaluator", why);
         let model = match source {
             ModelSource::Bytes { model, .. } => Model::from_bytes(model.to_vec()),

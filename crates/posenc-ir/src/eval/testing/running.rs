@@ -146,6 +146,29 @@ fn a_probe_runs_only_the_nodes_in_between() {
 }
 
 #[test]
+fn a_probe_forgets_what_nothing_reads_any_more() {
+    // Thirteen values of a budget that holds six.
+    let names: Vec<String> = (0..=10).map(|i| format!("x{i}")).collect();
+    let step = |pair: &[String]| node("Neg", &[&pair[0]], &[&pair[1]]);
+    let mut nodes: Vec<NodeProto> = names.windows(2).map(step).collect();
+    // An element of a sequence is read from what the sequence was made of.
+    nodes.push(node("SequenceConstruct", &["x9", "x10"], &["both"]));
+    nodes.push(node("Neg", &["x10"], &["last"]));
+    nodes.push(node("SequenceAt", &["both", "first"], &["y"]));
+    let n = 1000;
+    let input = value("x0", DType::F32, &[1000]);
+    let first = int_constant("first", &[], &[0]);
+    let model = samples::model(graph(nodes, vec![first], vec![input], &["y", "last"]));
+    let base = trace(&model, &FxHashMap::default(), NOTHING, &BUDGET);
+    let from = seeds(&model, &[("x0", floats(&[n], &vec![2.0; n]))]);
+    let targets = ["x5", "y", "last"].map(|name| samples::find(model.graph(), name));
+    let few = Budget { elements: 2 * n };
+    let got = probe(&model, &base, &from, &targets, &few).unwrap();
+    let firsts: Vec<f64> = got.iter().map(|v| numbers(v).1[0]).collect();
+    assert_eq!(firsts, [-2.0, -2.0, -2.0]);
+}
+
+#[test]
 fn large_constants_are_computed_when_something_other_than_a_weight_product_reads_them() {
     let n = 200;
     let big: Vec<f32> = (0..n * n).map(|v| v as f32).collect();

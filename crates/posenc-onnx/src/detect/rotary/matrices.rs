@@ -22,12 +22,9 @@ pub(crate) fn matrices(
     }
     let probing = Probing::of(model, base, change, region)?;
     // Different content for every head and token must obey the same matrices.
-    let (mixed, spread) = both(
-        || probing.run(|slot, p, j| probing.mixed(slot, p, j)),
-        || probing.spread(),
-    );
-    let spread = spread?;
-    match probing.obeys(&mixed?, &spread, |slot| slot) {
+    let mixed = probing.run(|slot, p, j| probing.mixed(slot, p, j))?;
+    let spread = probing.spread()?;
+    match probing.obeys(&mixed, &spread, |slot| slot) {
         Ok(()) => Ok((spread, ProbeMode::Spread)),
         Err(Unread::NotLinear) => {
             let uniform = probing.uniform()?;
@@ -37,27 +34,6 @@ pub(crate) fn matrices(
         }
         Err(why) => Err(why),
     }
-}
-
-/// Computes two results at the same time, where there are threads.
-#[cfg(not(target_family = "wasm"))]
-fn both<A: Send, B>(
-    first: impl FnOnce() -> Result<A, Unread> + Send,
-    second: impl FnOnce() -> B,
-) -> (Result<A, Unread>, B) {
-    std::thread::scope(|scope| {
-        let first = scope.spawn(first);
-        let second = second();
-        (first.join().unwrap_or(Err(Unread::NotEvaluated)), second)
-    })
-}
-
-#[cfg(target_family = "wasm")]
-fn both<A, B>(
-    first: impl FnOnce() -> Result<A, Unread>,
-    second: impl FnOnce() -> B,
-) -> (Result<A, Unread>, B) {
-    (first(), second())
 }
 
 /// The same for a region that was probed before in this mode, and of which other inputs have

@@ -66,7 +66,9 @@ fn standard(array: ArrayD<f64>) -> ArrayD<f64> {
     if array.is_standard_layout() {
         array
     } else {
-        array.as_standard_layout().into_owned()
+        let mut ordered = ArrayD::zeros(array.raw_dim());
+        ordered.assign(&array);
+        ordered
     }
 }
 

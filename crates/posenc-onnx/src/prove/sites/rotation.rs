@@ -1,5 +1,8 @@
 //! One rotation, cut out and run at positions up to the expected length.
 
+#[cfg(not(target_family = "wasm"))]
+use std::panic::resume_unwind;
+
 use posenc_ir::eval::{Trace, Value};
 use posenc_ir::{DType, Model, Tensor, ValueId};
 use posenc_runtime::{Backend, ModelSource, Options, Session};
@@ -82,7 +85,6 @@ impl RotationCheck<'_> {
     }
 
     pub(super) fn measure(&self) -> Result<Measured, VerifyError> {
-        let mut measured = Measured::default();
         let lengths = self.trial.lengths;
         let trial = (&*self.trial.trace, &self.trial.seeds);
         let computed = self.try_cut(trial, lengths, Positions::Computed)?;
@@ -90,17 +92,39 @@ impl RotationCheck<'_> {
             VerifyError::unsupported(self.site, "the input of the rotation is too large to run")
         })?;
         let fed = self.try_cut(trial, lengths, Positions::Fed)?;
-        // First with positions as the model computes them, which checks the first position too. If
-        // the runtime cannot compute them, those of the trial run are fed.
-        match (self.computed(&computed, lengths, &mut measured), &fed) {
-            (Err(VerifyError::Runtime { .. }), Some(fed)) => {
-                self.computed(fed, lengths, &mut measured)?;
-            }
-            (result, _) => result?,
+        // Both have the content of the trial run.
+        let contents = self.contents(&computed)?;
+        let (as_computed, elsewhere) = at_once(
+            || self.as_computed(&computed, fed.as_ref(), &contents, lengths),
+            || self.elsewhere(fed.as_ref(), &contents),
+        );
+        Ok(as_computed?.worse(&elsewhere?))
+    }
+
+    /// At positions as the model computes them, which checks the first position too. If the runtime cannot
+    /// compute them, those of the trial run are fed.
+    fn as_computed(
+        &self,
+        computed: &Cutout,
+        fed: Option<&Cutout>,
+        contents: &[(Content, Tensor)],
+        lengths: Lengths,
+    ) -> Result<Measured, VerifyError> {
+        match (self.computed(computed, contents, lengths), fed) {
+            (Err(VerifyError::Runtime { .. }), Some(fed)) => self.computed(fed, contents, lengths),
+            (result, _) => result,
         }
+    }
+
+    /// At positions up to the expected length.
+    fn elsewhere(
+        &self,
+        fed: Option<&Cutout>,
+        contents: &[(Content, Tensor)],
+    ) -> Result<Measured, VerifyError> {
         let max = self.expected.max_length;
         match (fed, self.expected.law.changes_at()) {
-            (Some(fed), None) => self.fed(&fed, &[sample::positions(max)], measured),
+            (Some(fed), None) => self.fed(fed, contents, &[sample::positions(max)]),
             // The graph was found to choose by these positions.
             (Some(fed), Some(change)) if self.switch => {
                 let change = change.min(max);
@@ -108,9 +132,9 @@ impl RotationCheck<'_> {
                 let last = i64::try_from(change).unwrap_or(i64::MAX);
                 let (short, long) = all.iter().partition(|p| **p < last);
                 let (before, after) = (vec![last - 1], vec![last.min(max as i64 - 1)]);
-                self.fed(&fed, &[short, before, after, long], measured)
+                self.fed(fed, contents, &[short, before, after, long])
             }
-            (_, None) => self.longer(&[max / 2, max], 0, measured),
+            (_, None) => self.longer(&[max / 2, max], 0),
             (_, Some(change)) => {
                 let all = [
                     change.saturating_sub(1),
@@ -119,7 +143,7 @@ impl RotationCheck<'_> {
                     2 * change,
                     max,
                 ];
-                self.longer(&all.map(|l| l.min(max)), change, measured)
+                self.longer(&all.map(|l| l.min(max)), change)
             }
         }
     }
@@ -129,12 +153,12 @@ impl RotationCheck<'_> {
     fn fed(
         &self,
         cutout: &Cutout,
+        contents: &[(Content, Tensor)],
         lists: &[Vec<i64>],
-        mut measured: Measured,
     ) -> Result<Measured, VerifyError> {
+        let mut measured = Measured::default();
         let tokens = cutout.dims[self.half.region.input_lane.sequence];
         let mut session = self.load(cutout)?;
-        let contents = self.contents(cutout)?;
         let mut chunks = lists
             .iter()
             .flat_map(|l| l.chunks(tokens.max(1)))
@@ -159,12 +183,8 @@ impl RotationCheck<'_> {
 
     /// Runs at whole lengths, as far as they fit into memory; at least one of them must be beyond
     /// `change`, where the frequencies change.
-    fn longer(
-        &self,
-        lengths: &[usize],
-        change: usize,
-        mut measured: Measured,
-    ) -> Result<Measured, VerifyError> {
+    fn longer(&self, lengths: &[usize], change: usize) -> Result<Measured, VerifyError> {
+        let mut measured = Measured::default();
         let mut lengths: Vec<usize> = lengths.iter().copied().filter(|l| *l > 1).collect();
         lengths.sort_unstable();
         lengths.dedup();
@@ -182,7 +202,8 @@ impl RotationCheck<'_> {
             let Some(cutout) = self.try_cut((&trace, &seeds), at, Positions::Computed)? else {
                 continue;
             };
-            self.computed(&cutout, at, &mut measured)?;
+            let run = self.computed(&cutout, &self.contents(&cutout)?, at)?;
+            measured = measured.worse(&run);
             reached |= at.past + at.sequence > change;
         }
         if wanted && !reached && self.found.ports.fixed_sequence().is_none() {
@@ -266,17 +287,18 @@ impl RotationCheck<'_> {
     fn computed(
         &self,
         cutout: &Cutout,
+        contents: &[(Content, Tensor)],
         at: Lengths,
-        measured: &mut Measured,
-    ) -> Result<(), VerifyError> {
+    ) -> Result<Measured, VerifyError> {
         let tokens = cutout.dims[self.half.region.input_lane.sequence];
         let start = self.start(at, tokens);
         let positions: Vec<i64> = (0..tokens as i64).map(|i| start + i).collect();
         let length = usize::try_from(start).unwrap_or(0) + tokens;
         let mut session = self.load(cutout)?;
-        let contents = self.contents(cutout)?;
         let at = (&positions[..], length);
-        self.run(cutout, session.as_mut(), at, &contents, measured)
+        let mut measured = Measured::default();
+        self.run(cutout, session.as_mut(), at, contents, &mut measured)?;
+        Ok(measured)
     }
 
     fn load(&self, cutout: &Cutout) -> Result<Box<dyn Session>, VerifyError> {
@@ -344,4 +366,20 @@ impl RotationCheck<'_> {
         }
         Ok(())
     }
+}
+
+/// Computes two results at the same time, where there are threads.
+#[cfg(not(target_family = "wasm"))]
+fn at_once<A: Send, B>(first: impl FnOnce() -> A + Send, second: impl FnOnce() -> B) -> (A, B) {
+    std::thread::scope(|scope| {
+        let first = scope.spawn(first);
+        let second = second();
+        let first = first.join();
+        (first.unwrap_or_else(|panic| resume_unwind(panic)), second)
+    })
+}
+
+#[cfg(target_family = "wasm")]
+fn at_once<A, B>(first: impl FnOnce() -> A, second: impl FnOnce() -> B) -> (A, B) {
+    (first(), second())
 }

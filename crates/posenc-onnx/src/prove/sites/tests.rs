@@ -1,3 +1,5 @@
+use std::sync::atomic::Ordering;
+
 use posenc_ir::DType;
 use serde_json::{Value, json};
 
@@ -179,7 +181,7 @@ fn equal_rotations_of_many_layers_run_once() {
     let loads = |expected: &[Expected]| {
         let backend = Evaluator::default();
         check_rope(&model, &found, expected, &backend).unwrap();
-        backend.loads.get()
+        backend.loads.load(Ordering::Relaxed)
     };
     assert_eq!(loads(&expected[..1]), loads(&expected));
     let mut other = expected.clone();
