@@ -69,6 +69,7 @@ fn detect_as_is(model: &Model, options: &Options) -> Found {
     let no_attention = [
         unrecognized::without_sizes(graph, &classes, &trace),
         unrecognized::not_attention(graph, &classes, &trace, &attention),
+        unrecognized::in_operators(graph, &trace),
     ];
     let of_tokens = |site: &&Site| order::is_part(&tokens, &trace, site);
     let partial = attention.iter().filter(of_tokens).map(|s| s.index);

@@ -342,6 +342,8 @@ impl Planned<'_> {
         if done.report.edits.is_empty() {
             done.report.edits = opened.edits(&original, &done.found);
             done.report.guarantee = Guarantee::NewFunction;
+        } else {
+            opened.count(&mut done.report.edits[0]);
         }
         done.report.limits.before.clone_from(&opened.limits);
         done.report.warnings.insert(0, opened.note());

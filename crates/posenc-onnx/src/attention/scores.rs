@@ -144,7 +144,7 @@ pub(crate) fn by_head(
     let count: usize = lead.iter().product();
     let heads = match (heads, lead.last()) {
         (Some(heads), _) if heads > 0 && count.is_multiple_of(heads) => heads,
-        (_, Some(1)) | (None, None) => 1,
+        (_, Some(1) | None) => 1,
         _ => return None,
     };
     let data = data.as_standard_layout().into_owned();

@@ -1,13 +1,13 @@
 //! The branches of an `If` that each contain attention, as in a decoder that was merged from one with
 //! and one without a cache.
 
-use posenc_ir::{Graph, Model, NodeId, ScopeId, ScopeKind};
+use posenc_ir::{Model, NodeId, ScopeId, ScopeKind};
 use rustc_hash::FxHashSet;
 
 use crate::detect::context::Context;
 use crate::detect::{Found, Options, attention, detect};
 use crate::error::RewriteError;
-use crate::graph::operators::may_attend;
+use crate::graph::bodies::attention_within;
 
 /// The most branches of an `If` that are followed.
 const MOST: usize = 8;
@@ -40,7 +40,7 @@ pub(crate) fn other_branches(model: &Model, options: &Options, found: &Found) ->
         let bodies = node.bodies().map(|b| b.1);
         let known = FxHashSet::default();
         bodies
-            .filter(|body| unknown_attention(graph, vec![*body], &known).is_some())
+            .filter(|body| attention_within(graph, vec![*body], &known).is_some())
             .count()
     });
     let most = with_attention.max().unwrap_or(0).min(MOST);
@@ -89,7 +89,7 @@ pub(crate) fn check_branches(
             let node = graph.node(*holder);
             let others = node.bodies().map(|b| b.1).filter(|body| *body != scope);
             let others: Vec<ScopeId> = others.filter(|_| node.is("If")).collect();
-            if let Some(id) = unknown_attention(graph, others, &known) {
+            if let Some(id) = attention_within(graph, others, &known) {
                 let why = "another branch of this If has attention that was not recognized; it would \
                            keep the old encoding";
                 return Err(context.refuse(id, why));
@@ -98,23 +98,4 @@ pub(crate) fn check_branches(
         }
     }
     Ok(())
-}
-
-/// A softmax or fused attention in these bodies that is no known site.
-fn unknown_attention(
-    graph: &Graph,
-    bodies: Vec<ScopeId>,
-    known: &FxHashSet<NodeId>,
-) -> Option<NodeId> {
-    let mut stack = bodies;
-    while let Some(body) = stack.pop() {
-        for id in graph.scope(body).nodes() {
-            let node = graph.node(*id);
-            if may_attend(node) && !known.contains(id) {
-                return Some(*id);
-            }
-            stack.extend(node.bodies().map(|b| b.1));
-        }
-    }
-    None
 }

@@ -18,7 +18,7 @@ use crate::detect::found::Found;
 use crate::detect::runs::Runs;
 use crate::graph::dataflow::{Class, Classes};
 use crate::graph::lane::wrap;
-use crate::graph::operators::is_rotary;
+use crate::graph::operators::{cache_slots, is_rotary};
 use crate::report::{Limit, LimitCause};
 use edge::Edge;
 use longer::Longer;
@@ -32,11 +32,12 @@ pub(crate) fn limits(runs: &Runs<'_>) -> Vec<Limit> {
         found.insert((length, LimitCause::StaticShape, None));
     }
     // A run writes as many new keys as its cache is declared to have slots at the most.
-    for (cache, axis) in runs.found.attention.iter().filter_map(|site| site.buffer) {
-        let dims = graph.value(cache).shape().unwrap_or_default();
-        if let Some(Dim::Known(slots)) = dims.get(axis) {
+    let attention = runs.found.attention.iter();
+    let caches = attention.filter_map(|site| site.buffer.or(shared_cache(graph, site.node)));
+    for (cache, axis) in caches {
+        if let Some(slots) = slots(graph, cache, axis) {
             let name = graph.name(cache).to_owned();
-            found.insert((*slots, LimitCause::StaticShape, Some(name)));
+            found.insert((slots, LimitCause::StaticShape, Some(name)));
         }
     }
     for bound in bounds(runs) {
@@ -50,6 +51,28 @@ pub(crate) fn limits(runs: &Runs<'_>) -> Vec<Limit> {
             value,
         })
         .collect()
+}
+
+/// The cache that an operator of attention reads and writes with the same number of slots, and their axis; `None` for
+/// one of a window, where the newest tokens take the slots of the oldest.
+fn shared_cache(graph: &Graph, id: NodeId) -> Option<(ValueId, usize)> {
+    let node = graph.node(id);
+    if node.int("sliding_window_cache") == Ok(Some(1)) {
+        return None;
+    }
+    let past = node.input(*cache_slots(node).first()?)?;
+    let present = node.output(1)?;
+    let axis = graph.value(past).shape()?.len().checked_sub(2)?;
+    let before = slots(graph, past, axis)?;
+    (slots(graph, present, axis) == Some(before)).then_some((past, axis))
+}
+
+/// The declared slots of a cache.
+fn slots(graph: &Graph, cache: ValueId, axis: usize) -> Option<usize> {
+    match graph.value(cache).shape()?.get(axis)? {
+        Dim::Known(slots) => Some(*slots),
+        Dim::Symbol(_) | Dim::Unknown => None,
+    }
 }
 
 /// Ends tables where several frames make a token as their rows tell: runs count no class tokens there, and no rows

@@ -6,7 +6,7 @@ use posenc_ir::{Graph, Node, NodeId, ScopeId, ValueId};
 use rustc_hash::FxHashSet;
 
 use crate::attention::{Site, fused};
-use crate::graph::bodies::{holder, inside, left, outside, results};
+use crate::graph::bodies::{attention_within, holder, inside, left, outside, results};
 use crate::graph::dataflow::{Class, Classes};
 use crate::graph::operators::{is_copy, is_layout, is_product, is_projection, may_attend};
 
@@ -65,6 +65,23 @@ pub(crate) fn without_sizes(graph: &Graph, classes: &Classes, trace: &Trace) -> 
     };
     Some(format!(
         "{from}, so that {count} not recognized as attention, which may use position"
+    ))
+}
+
+/// The warning about operators with attention in a body that is no control flow, as a search for the best sentence
+/// runs its decoder; `None` where there are none.
+pub(crate) fn in_operators(graph: &Graph, trace: &Trace) -> Option<String> {
+    let known = FxHashSet::default();
+    let is_unread = |(id, node): &(NodeId, &Node)| {
+        let is_control = ["If", "Loop", "Scan"].iter().any(|op| node.is(op));
+        let bodies = node.bodies().map(|(_, body)| body).collect();
+        trace.step(*id) > 0 && !is_control && attention_within(graph, bodies, &known).is_some()
+    };
+    let (id, _) = graph.nodes().find(is_unread)?;
+    let (place, op) = (graph.place(id), called(graph, id));
+    Some(format!(
+        "{place}: this {op} runs a model of its own, whose attention is not read; rewrite that model before it \
+         is put into this one"
     ))
 }
 

@@ -1,8 +1,10 @@
 //! Values across the borders of control flow: what enters a body and what leaves it.
 
 use posenc_ir::{Graph, Node, NodeId, ScopeId, ScopeKind, Use, ValueId};
+use rustc_hash::FxHashSet;
 
 use super::lane::wrap;
+use super::operators::may_attend;
 
 /// The node whose body a scope is.
 pub(crate) fn holder(graph: &Graph, scope: ScopeId) -> Option<NodeId> {
@@ -10,6 +12,25 @@ pub(crate) fn holder(graph: &Graph, scope: ScopeId) -> Option<NodeId> {
         ScopeKind::Body(holder, _) => Some(*holder),
         _ => None,
     }
+}
+
+/// A softmax or fused attention in these bodies that is no known site.
+pub(crate) fn attention_within(
+    graph: &Graph,
+    bodies: Vec<ScopeId>,
+    known: &FxHashSet<NodeId>,
+) -> Option<NodeId> {
+    let mut stack = bodies;
+    while let Some(body) = stack.pop() {
+        for id in graph.scope(body).nodes() {
+            let node = graph.node(*id);
+            if may_attend(node) && !known.contains(id) {
+                return Some(*id);
+            }
+            stack.extend(node.bodies().map(|b| b.1));
+        }
+    }
+    None
 }
 
 /// The outputs of bodies behind the conditions that come first in them.

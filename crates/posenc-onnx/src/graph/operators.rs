@@ -126,6 +126,17 @@ pub(crate) fn counts_tokens(node: &Node, rank: impl Fn(ValueId) -> Option<usize>
     }
 }
 
+/// Inputs of an operator of attention that are lengths of sequences with their cache, and by how much less than all
+/// tokens these numbers are.
+pub(crate) fn length_slots(node: &Node) -> &'static [(usize, usize)] {
+    match (node.domain(), node.op()) {
+        ("", "Attention") => &[(6, 0)],
+        ("com.microsoft", "GroupQueryAttention") => &[(5, 1), (6, 0)],
+        ("com.microsoft", "SparseAttention") => &[(7, 0), (8, 0)],
+        _ => &[],
+    }
+}
+
 /// Inputs of an operator of attention that are the keys and values of earlier steps.
 pub(crate) fn cache_slots(node: &Node) -> &'static [usize] {
     match (node.domain(), node.op()) {

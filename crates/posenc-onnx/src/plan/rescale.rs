@@ -368,14 +368,17 @@ impl<'a> Planner<'a> {
                 return Ok(Some((length, source.place().to_owned())));
             }
         }
-        let is_of_graph = |l: &&crate::report::Limit| l.cause != LimitCause::Runtime;
+        // A shape that an export fixed says nothing about training.
+        let is_of_graph = |l: &&crate::report::Limit| {
+            !matches!(l.cause, LimitCause::Runtime | LimitCause::StaticShape)
+        };
         let shortest = self
             .limits
             .iter()
             .filter(is_of_graph)
             .min_by_key(|l| l.length);
         Ok(shortest.map(|l| {
-            let name = l.value.as_deref().unwrap_or("a fixed shape");
+            let name = l.value.as_deref().unwrap_or_default();
             (l.length, format!("the graph's {} {name}", l.cause))
         }))
     }

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use posenc_ir::{DType, Graph, Tensor, Use, ValueId};
+use posenc_ir::{DType, Graph, Tensor, ValueId};
 use posenc_runtime::feeds::Random;
 
 use super::VerifyError;
@@ -320,13 +320,7 @@ fn feed(
         Role::Content if port.dtype.is_float() => {
             Random::new(content).tensor(port.dtype, dims, -1.0, 1.0)
         }
-        Role::Content => {
-            // Lengths of the sequence, an input of fused attention.
-            let takes_length =
-                |u: &Use| graph.node(u.node).op() == "GroupQueryAttention" && u.slot() == 5;
-            let less = usize::from(graph.uses(port.value).iter().any(takes_length));
-            fill(port.dtype, dims, |_| (total - less) as f64)
-        }
+        Role::Content => fill(port.dtype, dims, |_| total as f64),
     }
 }
 

@@ -62,31 +62,64 @@ fn difference(before: &Found, after: &Found, read: &RotarySite, target: &Target)
     }
     let dtype = after.trace.get(read.query.region.output).dtype;
     let allowed = tolerance::of_frequencies(dtype);
+    let rounding = tolerance::half_step_of_frequencies(dtype);
     for (length, got) in ropes {
         let want = target.scaling.frequencies(&target.rope, length);
-        let error = relative_error(
-            &got.inv_freq,
-            &want.inv_freq,
-            got.attention_factor,
-            want.attention_factor,
-        );
+        let frequencies = relative_error(&got.inv_freq, &want.inv_freq, rounding);
+        let error = frequencies.max(relative(got.attention_factor, want.attention_factor, 0.0));
         let near = error <= allowed; // NaN is not
         if !near {
             return Some(format!(
-                "the rewritten rotation differs from its formula by {error:.1e}"
+                "the rewritten rotation differs from its formula by {error:.1e}, more than {allowed:.1e}"
             ));
         }
     }
     None
 }
 
-/// The largest relative error; pairs that do not rotate are not read.
-fn relative_error(got: &[f64], want: &[f64], factor: f64, want_factor: f64) -> f64 {
+/// The largest relative error of frequencies beyond a rounding; pairs that do not rotate are not read.
+fn relative_error(got: &[f64], want: &[f64], rounding: f64) -> f64 {
     let rotating: Vec<f64> = want.iter().copied().filter(|f| *f != 0.0).collect();
     if got.len() != rotating.len() {
         return f64::INFINITY;
     }
-    let relative = |a: f64, b: f64| (a - b).abs() / b.abs();
-    let errors = got.iter().zip(&rotating).map(|(a, b)| relative(*a, *b));
-    errors.fold(relative(factor, want_factor), f64::max)
+    let pairs = got.iter().zip(&rotating);
+    let errors = pairs.map(|(got, want)| relative(*got, *want, rounding));
+    errors.fold(0.0, f64::max)
+}
+
+/// How far a number is from another beyond a rounding, as a share of that; infinite where it is none.
+fn relative(got: f64, want: f64, rounding: f64) -> f64 {
+    let error = (got - want).abs();
+    if error.is_nan() {
+        f64::INFINITY
+    } else if error <= rounding {
+        0.0
+    } else {
+        (error - rounding) / want.abs()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use posenc_ir::DType;
+
+    use super::*;
+
+    #[test]
+    fn slow_frequencies_are_as_exact_as_their_type_stores_them() {
+        let half = tolerance::half_step_of_frequencies(Some(DType::F16));
+        let stored = |f: f64| half::f16::from_f64(f).to_f64();
+        let slow = [1e-6, 3.3e-7, 7.5e-8];
+        let error = |shift: f64, rounding: f64| {
+            let got: Vec<f64> = slow.iter().map(|f| stored(*f) + shift).collect();
+            relative_error(&got, &slow, rounding)
+        };
+        assert!(error(0.0, half) < 1e-3);
+        assert!(error(2.0 * half, half) > 1e-2, "another step");
+        assert!(error(0.0, 0.0) > 1e-2, "in a type that is as exact there");
+        assert!(relative(f64::NAN, 1.0, half).is_infinite());
+        assert!(relative_error(&[f64::NAN, 1.0, 1.0], &slow, half).is_infinite());
+        assert!(relative_error(&slow[1..], &slow, half).is_infinite());
+    }
 }

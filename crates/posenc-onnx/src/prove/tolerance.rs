@@ -83,3 +83,12 @@ pub(crate) fn of_frequencies(dtype: Option<DType>) -> f64 {
         _ => 1e-5,
     }
 }
+
+/// Half of the smallest step of this type: frequencies of pairs that hardly turn are rounded to such steps
+/// where they are stored in f16.
+pub(crate) fn half_step_of_frequencies(dtype: Option<DType>) -> f64 {
+    match dtype {
+        Some(DType::F16) => f64::powi(2.0, -25),
+        _ => 0.0,
+    }
+}

@@ -150,6 +150,14 @@ impl Opened {
         or_of_first(own, &self.before, &changed)
     }
 
+    /// Adds what was changed here to the counts of another edit.
+    pub(crate) fn count(&self, edit: &mut Edit) {
+        let changed = Changed::of([], &self.applied);
+        edit.nodes_added += changed.nodes_added;
+        edit.nodes_removed += changed.nodes_removed;
+        edit.initializers_changed += changed.constants;
+    }
+
     /// Compares the result with what was asked for: it takes every number of tokens up to the longest.
     ///
     /// # Errors

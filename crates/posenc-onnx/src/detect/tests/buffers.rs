@@ -219,3 +219,30 @@ fn keys_that_are_rotated_by_their_slots_are_named() {
         "{why:?}"
     );
 }
+
+#[test]
+fn a_cache_that_an_operator_reads_and_writes_with_the_same_slots_is_a_limit() {
+    let limits = |past: &str, present: &str, attribute: &str| {
+        let cache = |size: &str, name: &str| format!("float[batch, 3, {size}, 8] {name}");
+        let ([pk, pv], [k, v]) = (
+            ["past_key", "past_value"].map(|name| cache(past, name)),
+            ["key", "value"].map(|name| cache(present, name)),
+        );
+        let text = format!(
+            "<ir_version: 10, opset_import: [\"\" : 17, \"com.microsoft\" : 1]> \
+             g (float[batch, sequence, 24] x, {pk}, {pv}, int32[batch] n, int32 total) \
+             => (float[batch, sequence, 24] y, {k}, {v}) {{ \
+             y, key, value = com.microsoft.GroupQueryAttention <num_heads = 3, kv_num_heads = 3{attribute}> \
+             (x, x, x, past_key, past_value, n, total) }}"
+        );
+        let found = detect(&Model::parse(&text).unwrap(), &Options::default());
+        assert_eq!(found.attention.len(), 1);
+        let limits = found.limits.iter().map(|l| (l.length, l.cause));
+        limits.collect::<Vec<_>>()
+    };
+    assert_eq!(limits("64", "64", ""), [(64, LimitCause::StaticShape)]);
+    assert_eq!(limits("64", "65", ""), []);
+    assert_eq!(limits("past", "all", ""), []);
+    let window = ", local_window_size = 64, sliding_window_cache = 1";
+    assert_eq!(limits("64", "64", window), []);
+}

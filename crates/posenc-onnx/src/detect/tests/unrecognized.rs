@@ -287,3 +287,45 @@ fn a_softmax_that_weights_a_table_by_position_is_warned_of() {
     assert!(matches!(&warned(&column)[..], [w] if w.contains("softmax")));
     assert!(warned(&with("Mul(weights, weights)")).is_empty());
 }
+
+#[test]
+fn attention_in_the_body_of_an_operator_that_is_no_control_flow_is_warned_of() {
+    let warnings = |op: &str| {
+        let text = format!(
+            "<ir_version: 10, opset_import: [\"\" : 17, \"com.microsoft\" : 1]> \
+             g (int64[batch, sequence] input_ids) => (int64[batch, more] y) {{ \
+             y = com.microsoft.GreedySearch <decoder = d (float[batch, sequence, 8] a) => (float[batch, sequence, 8] b) \
+             {{ b = {op} (a) }}> (input_ids) }}"
+        );
+        found(&Model::parse(&text).unwrap()).no_attention
+    };
+    let why = "this com.microsoft.GreedySearch runs a model of its own";
+    for op in ["Softmax", "com.microsoft.Attention"] {
+        let warnings = warnings(op);
+        assert!(
+            matches!(&warnings[..], [one] if one.contains(why)),
+            "{op}: {warnings:?}"
+        );
+    }
+    assert_eq!(warnings("Neg"), [""; 0]);
+}
+
+#[test]
+fn a_mask_of_queries_and_keys_alone_is_read() {
+    let causal = |axes: &[i64]| {
+        let mut s = Sketch::default();
+        let x = s.embedded();
+        let [q, k, v] = [0; 3].map(|_| s.headed(&x));
+        let places = s.range();
+        let [row, column] = [[1], [0]].map(|axis| s.unsqueeze(&places, &axis));
+        let mut mask = s.op("GreaterOrEqual", &[&row, &column]);
+        if !axes.is_empty() {
+            mask = s.unsqueeze(&mask, axes);
+        }
+        let y = s.op("Attention", &[&q, &k, &v, &mask]);
+        found(&s.model(23, &[&y])).attention[0].mask.causal
+    };
+    for axes in [&[][..], &[0], &[0, 1]] {
+        assert_eq!(causal(axes), Some(true), "{axes:?}");
+    }
+}

@@ -7,7 +7,7 @@ use rustc_hash::FxHashSet;
 
 use super::uses::{Step, is_behind, is_beside_constants, may_be_positions, moves, picked, reaches};
 use crate::graph::operators::{
-    bias_slots, is_copy, is_elementwise, is_layout, is_norm, may_attend,
+    bias_slots, is_copy, is_elementwise, is_layout, is_norm, length_slots, may_attend,
 };
 use crate::graph::sizes::is_of_sizes_by;
 
@@ -75,6 +75,24 @@ pub(super) fn is_compared_with_places(graph: &Graph, value: ValueId) -> bool {
     let is_number = |other: ValueId| own.contains(&other) || is_size(graph, other);
     let are_compared = distances.iter().all(|v| is_only_compared(graph, *v));
     (compared || !distances.is_empty()) && are_compared && beside.into_iter().all(is_number)
+}
+
+/// By how much less than all tokens the lengths are that an operator of attention takes from this value, moved and
+/// cast; `None` where none does.
+pub(super) fn less_than_tokens(graph: &Graph, value: ValueId) -> Option<usize> {
+    let mut less = None;
+    reaches(graph, [value], |node, at| {
+        let slots = length_slots(node).iter();
+        match slots.copied().find(|(slot, _)| *slot == at.slot()) {
+            Some((_, own)) => {
+                less = Some(own);
+                Step::Found
+            }
+            None if moves(node, at) => Step::On,
+            None => Step::Stop,
+        }
+    });
+    less
 }
 
 /// Whether an operator reads a value beside what attention has made: as factors of it, or as places in it.

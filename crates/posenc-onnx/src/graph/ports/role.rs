@@ -2,7 +2,7 @@
 
 use posenc_ir::{DType, Dim, Graph, ValueId};
 
-use super::counts::{is_compared_with_places, is_range, meets_places};
+use super::counts::{is_compared_with_places, is_range, less_than_tokens, meets_places};
 use super::masks::masks_scores;
 use super::uses::{
     Step, are_features, feeds_rotation, feeds_sines, feeds_weighted_sines, is_cache, is_position,
@@ -51,6 +51,9 @@ pub(crate) fn role(graph: &Graph, value: ValueId, dtype: DType, rank: usize) -> 
     let is_placed = dtype.is_int() && is_placed(graph, value, rank);
     if named(MASKS) && rank >= 1 && !is_placed {
         return Role::Padding;
+    }
+    if dtype.is_int() && less_than_tokens(graph, value).is_some() {
+        return Role::Counts;
     }
     if dtype.is_float() && position && rank <= 2 {
         return Role::Positions;

@@ -3,7 +3,7 @@
 use posenc_ir::{Dim, Graph, ValueId};
 use rustc_hash::FxHashSet;
 
-use super::counts::compared_places;
+use super::counts::{compared_places, less_than_tokens};
 use super::symbols::Axis;
 use super::{Lengths, Port, Ports};
 
@@ -54,8 +54,11 @@ impl Ports {
         if is_other { longest } else { own }
     }
 
-    /// How many tokens a full sequence has, of which an input of lengths says how many count.
+    /// The number of a full sequence in an input of lengths.
     pub(crate) fn counted(&self, graph: &Graph, port: &Port, at: Lengths) -> usize {
+        if let Some(less) = less_than_tokens(graph, port.value) {
+            return (at.past + at.sequence).saturating_sub(less);
+        }
         let places = compared_places(graph, port.value).into_iter();
         let tokens = places.map(|place| self.tokens_behind(graph, place, at));
         tokens.max().unwrap_or(at.past + at.sequence)

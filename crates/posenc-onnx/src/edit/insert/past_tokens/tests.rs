@@ -82,14 +82,21 @@ fn run(model: &Model, at: Lengths, lengths: &[usize]) -> Trace {
     let found = detect(model, &Options::default());
     let graph = model.graph();
     let mut seeds = found.ports.seeds(graph, at);
-    let mask = found.ports.first(Role::Padding).unwrap().value;
+    if let Some(last) = found.ports.first(Role::Counts) {
+        let lengths = lengths.iter().map(|n| *n as f64 - 1.0);
+        let lengths: Vec<f64> = lengths.collect();
+        let lengths = Tensor::from_f64(last.dtype, &[lengths.len()], &lengths);
+        seeds.insert(last.value, Value::from_tensor(&lengths));
+    }
     let all = at.past + at.sequence;
     let ones = lengths
         .iter()
         .flat_map(|n| (0..all).map(move |i| i64::from(i < *n)));
     let ones: Vec<i64> = ones.collect();
     let ones = Tensor::from_i64(&[lengths.len(), all], &ones);
-    seeds.insert(mask, Value::from_tensor(&ones));
+    if let Some(mask) = found.ports.first(Role::Padding) {
+        seeds.insert(mask.value, Value::from_tensor(&ones));
+    }
     let opaque = |v| found.classes.of_value(v).has(Class::CONTENT) && !is_fed_ids(graph, v);
     let budget = Budget { elements: 1 << 20 };
     trace(model, &seeds, &opaque, &budget)
@@ -139,19 +146,39 @@ fn an_input_of_positions_has_priority() {
     assert_eq!(rows(&done, at, &[8, 5]), [6, 7, 6, 7]);
 }
 
+/// The last index of each sequence and the number of all tokens, from inputs.
+fn told(s: &mut Sketch) -> [String; 2] {
+    let last = s.input("seqlens_k", DType::I32, &["batch"]);
+    [last, s.input("total_sequence_length", DType::I32, &[])]
+}
+
 #[test]
-fn lengths_from_an_input_are_refused() {
-    let from_input = |s: &mut Sketch| {
-        let last = s.input("seqlens_k", DType::I32, &["batch"]);
-        [last, s.input("total_sequence_length", DType::I32, &[])]
+fn lengths_from_an_input_tell_where_each_sequence_ends() {
+    let done = swapped(&grouped(told, false), Kind::Learned).unwrap();
+    let at = |sequence, past| Lengths {
+        batch: 2,
+        sequence,
+        past,
+    };
+    assert_eq!(rows(&done, at(3, 0), &[3, 2]), [0, 1, 2, 0, 1, 2]);
+    assert_eq!(rows(&done, at(1, 6), &[7, 4]), [6, 3]);
+}
+
+#[test]
+fn lengths_that_are_computed_from_an_input_are_refused() {
+    let computed = |s: &mut Sketch| {
+        let [more, total] = told(s);
+        let one = s.typed(DType::I32, &[], [1.0]);
+        [s.op("Sub", &[&more, &one]), total]
     };
     for kind in [Kind::Learned, Kind::Sinusoidal, Kind::Rope] {
-        let why = swapped(&grouped(from_input, false), kind).unwrap_err();
+        let why = swapped(&grouped(computed, false), kind).map(drop);
+        let why = why.unwrap_err();
         assert!(
             why.contains("lengths of its sequences are an input"),
             "{why}"
         );
-        swapped(&grouped(from_input, true), kind).unwrap();
+        swapped(&grouped(computed, true), kind).unwrap();
     }
 }
 
