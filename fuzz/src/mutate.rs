@@ -5,7 +5,7 @@ use super::random::Random;
 use super::tree::{Field, Kind, Message, Style, Value};
 
 /// Numbers at the edges of what code expects.
-const NUMBERS: [u64; 20] = [
+const NUMBERS: [u64; 22] = [
     0,
     1,
     2,
@@ -18,10 +18,12 @@ const NUMBERS: [u64; 20] = [
     128,
     255,
     1 << 16,
+    1 << 20,
     (1 << 31) - 1,
     1 << 31,
     u32::MAX as u64,
     1 << 40,
+    1 << 62,
     i64::MAX as u64,
     1 << 63,
     u64::MAX - 1,

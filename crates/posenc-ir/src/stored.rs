@@ -10,7 +10,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::field::tensor as field;
 use crate::proto::TensorProto;
-use crate::tensor::Tensor;
+use crate::tensor::{Tensor, padded_count};
 use crate::wire;
 
 /// A stored tensor: its type and shape, and where its payload is.
@@ -121,7 +121,8 @@ impl Stored {
 
     /// The number of elements; `None` on overflow.
     pub fn elements(&self) -> Option<usize> {
-        self.dims.iter().try_fold(1usize, |n, d| n.checked_mul(*d))
+        padded_count(&self.dims)?;
+        Some(self.dims.iter().product())
     }
 
     /// The tensor, where it is dense and numeric and its payload is in the model.

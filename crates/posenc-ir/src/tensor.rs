@@ -5,6 +5,14 @@ use half::{bf16, f16};
 
 use crate::dtype::DType;
 
+/// The number of elements, with dimensions of 0 counted as 1; `None` where there are more than
+/// memory can have. Where it is known, any of the dimensions can be multiplied without overflow.
+pub(crate) fn padded_count(dims: &[usize]) -> Option<usize> {
+    dims.iter()
+        .try_fold(1usize, |n, d| n.checked_mul((*d).max(1)))
+        .filter(|n| isize::try_from(*n).is_ok())
+}
+
 /// A dense tensor: element type, dimensions and a little-endian payload in row-major order.
 ///
 /// The payload may be a slice of a mapped file: cloning a tensor copies no element.
@@ -19,7 +27,8 @@ impl Tensor {
     /// A tensor over an encoded payload; `None` where the payload does not have the length of the
     /// type and the dimensions, or the type is string.
     pub fn new(dtype: DType, dims: Vec<usize>, data: Bytes) -> Option<Self> {
-        let elements = dims.iter().try_fold(1usize, |n, d| n.checked_mul(*d))?;
+        padded_count(&dims)?;
+        let elements = dims.iter().product();
         (dtype.payload(elements)? == data.len()).then_some(Self { dtype, dims, data })
     }
 

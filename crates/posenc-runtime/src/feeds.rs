@@ -103,6 +103,9 @@ fn is_plain(dtype: DType) -> bool {
         || (dtype.is_int() && dtype.bits().is_some_and(|bits| bits >= 8))
 }
 
+/// The most elements of a generated feed.
+pub const MOST: usize = 1 << 27;
+
 /// Deterministic random tensors: the same seed gives the same tensors on every machine.
 ///
 /// The generator is splitmix64 (Steele, Lea & Flood, "Fast splittable pseudorandom number
@@ -133,12 +136,15 @@ impl Random {
     }
 
     /// A tensor with elements of `low..high`; integers and bools are rounded down. `None` for
-    /// strings, complex numbers, types under 8 bits and floats under 16.
+    /// strings, complex numbers, types under 8 bits, floats under 16, and more than [`MOST`] elements.
     pub fn tensor(&mut self, dtype: DType, dims: &[usize], low: f64, high: f64) -> Option<Tensor> {
         if !is_plain(dtype) {
             return None;
         }
         let count = dims.iter().try_fold(1usize, |n, d| n.checked_mul(*d))?;
+        if count > MOST {
+            return None;
+        }
         let whole = !dtype.is_float();
         let values: Vec<f64> = (0..count)
             .map(|_| {
@@ -297,10 +303,8 @@ mod tests {
         assert!(values.iter().all(|v| (-1.0..=1.0).contains(v)));
         assert!(values.iter().sum::<f64>().abs() < 100.0);
         assert!(random.tensor(DType::String, &[1], 0.0, 1.0).is_none());
-        assert!(
-            random
-                .tensor(DType::F32, &[usize::MAX, 2], 0.0, 1.0)
-                .is_none()
-        );
+        for dims in [[usize::MAX, 2], [1 << 31, 4], [1 << 62, 1]] {
+            assert!(random.tensor(DType::F32, &dims, 0.0, 1.0).is_none());
+        }
     }
 }

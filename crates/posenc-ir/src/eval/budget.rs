@@ -1,5 +1,7 @@
 //! The limit of what an evaluation may allocate and compute.
 
+use crate::tensor::padded_count;
+
 /// How much an evaluation may allocate and compute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
@@ -14,16 +16,11 @@ impl Budget {
     /// Whether a tensor of these dimensions may be computed. A dimension of 0 counts as 1, so that
     /// the dimensions of allowed tensors can be multiplied without overflow.
     pub fn allows(&self, dims: &[usize]) -> bool {
-        dims.iter()
-            .try_fold(1usize, |n, d| n.checked_mul((*d).max(1)))
-            .is_some_and(|n| n <= self.elements)
+        padded_count(dims).is_some_and(|n| n <= self.elements)
     }
 
     /// Whether a product with these numbers of terms may be computed.
     pub(super) fn allows_work(&self, factors: &[usize]) -> bool {
-        factors
-            .iter()
-            .try_fold(1usize, |n, d| n.checked_mul((*d).max(1)))
-            .is_some_and(|n| n <= self.elements.saturating_mul(Self::WORK))
+        padded_count(factors).is_some_and(|n| n <= self.elements.saturating_mul(Self::WORK))
     }
 }

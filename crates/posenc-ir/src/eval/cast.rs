@@ -1,8 +1,8 @@
 //! Changes of element type.
 
 use super::array::Array;
-use super::call::{Call, Outputs, typed};
-use super::{EvalError, Why};
+use super::call::{Call, Outputs};
+use super::{EvalError, Value, Why};
 use crate::dtype::DType;
 
 pub(super) fn cast(c: &Call<'_>) -> Outputs {
@@ -111,7 +111,5 @@ pub(super) fn random(c: &Call<'_>) -> Outputs {
     let dtype = element_type(c, "dtype", DType::F32)?;
     let shape = c.ints("shape")?.ok_or(Why::Attribute("shape"))?;
     let dims: Result<Vec<usize>, EvalError> = shape.iter().map(|d| super::shape::dim(*d)).collect();
-    let mut out = typed(Some(dtype))?;
-    out[0].dims = Some(dims?);
-    Ok(out)
+    Ok(vec![Value::shaped(Some(dtype), Some(dims?))])
 }

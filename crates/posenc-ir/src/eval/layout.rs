@@ -32,9 +32,8 @@ fn reshaped(value: &Value, dims: Vec<usize>) -> Result<Value, EvalError> {
         None => None,
     };
     Ok(Value {
-        dtype: value.dtype,
-        dims: Some(dims),
         data: data.map(Arc::new),
+        ..Value::shaped(value.dtype, Some(dims))
     })
 }
 

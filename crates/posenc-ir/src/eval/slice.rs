@@ -19,8 +19,7 @@ struct Run {
 impl Run {
     /// Starts and ends count from the end where negative, and are clamped to the axis.
     fn new(start: i64, end: i64, step: i64, length: usize) -> Result<Self, EvalError> {
-        // A dimension is at most isize::MAX.
-        let n = length as i64;
+        let n = i64::try_from(length).map_err(|_| Why::Dimension)?;
         let place = |at: i64, low: i64, high: i64| {
             let at = if at < 0 { at.saturating_add(n) } else { at };
             at.clamp(low, high)
@@ -191,5 +190,7 @@ mod tests {
         }
         let zero = Run::new(0, 1, 0, 5);
         assert_eq!(zero, Err(Why::Parameter("steps").into()));
+        let long = Run::new(0, 1, 1, 1 << 63);
+        assert_eq!(long, Err(Why::Dimension.into()));
     }
 }

@@ -8,14 +8,14 @@ use super::Budget;
 use super::array::Array;
 use super::data::{Data, Shared};
 use crate::dtype::DType;
-use crate::tensor::Tensor;
+use crate::tensor::{Tensor, padded_count};
 
 /// What is known about a value; each part may be unknown.
 #[derive(Clone, Debug, Default)]
 pub struct Value {
     /// The element type.
     pub dtype: Option<DType>,
-    /// The dimensions, outermost first.
+    /// The dimensions, outermost first. Any of them can be multiplied without overflow.
     pub dims: Option<Vec<usize>>,
     /// The elements; where they are known, type and dimensions are known too.
     pub data: Option<Arc<Data>>,
@@ -130,11 +130,11 @@ impl Value {
         (self.dtype == Some(DType::Bool)).then(|| self.scalar_i64().map(|v| v != 0))?
     }
 
-    /// A value without known elements.
+    /// A value without known elements. Dimensions of more elements than memory can have are unknown.
     pub(super) fn shaped(dtype: Option<DType>, dims: Option<Vec<usize>>) -> Self {
         Self {
             dtype,
-            dims,
+            dims: dims.filter(|dims| padded_count(dims).is_some()),
             data: None,
         }
     }
@@ -201,6 +201,20 @@ mod tests {
         let two = Value::from_tensor(&Tensor::from_i64(&[2], &[7, 7]));
         assert_eq!((two.scalar_i64(), two.scalar_bool()), (None, None));
         assert_eq!(Value::opaque(DType::I64, []).scalar_i64(), None);
+    }
+
+    #[test]
+    fn dimensions_that_overflow_are_unknown() {
+        let most = isize::MAX as usize;
+        for dims in [vec![most, 2], vec![most + 1], vec![0, most, 2]] {
+            assert_eq!(
+                Value::opaque(DType::I64, dims.clone()).dims,
+                None,
+                "{dims:?}"
+            );
+        }
+        let dims = vec![most, 1];
+        assert_eq!(Value::opaque(DType::I64, dims.clone()).dims, Some(dims));
     }
 
     #[test]

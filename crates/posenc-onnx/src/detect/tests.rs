@@ -16,6 +16,7 @@ mod fed;
 mod few_rows;
 mod first_axis;
 mod free;
+mod hostile;
 mod lengths;
 mod longer;
 mod negated;

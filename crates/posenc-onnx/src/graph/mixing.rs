@@ -160,7 +160,7 @@ fn of_input(
     lengths: Lengths,
 ) -> Option<Sets> {
     let axes = token_axes((graph, ports), port, dims, lengths)?;
-    Some(Sets::numbered(dims, &axes, port.role == Role::Past))
+    Sets::numbered(dims, &axes, port.role == Role::Past)
 }
 
 /// The axes of tokens of an input that carries content; `None` for another input.

@@ -10,6 +10,7 @@ pub(crate) mod given;
 mod ids;
 mod image;
 mod masks;
+mod oversized;
 mod port;
 mod readings;
 mod role;
@@ -53,19 +54,23 @@ pub(crate) struct Ports {
     only: Option<usize>,
     /// One sentence for each input whose role neither its name nor its use decides.
     unclear: Vec<String>,
+    /// One sentence for each declared dimension that no run can have.
+    oversized: Vec<String>,
 }
 
 impl Ports {
     /// Reads the inputs of the main graph; `overrides` gives roles by input name.
     pub(crate) fn of(graph: &Graph, overrides: &BTreeMap<String, Role>) -> Self {
-        let mut ports = vec![];
+        let (mut ports, mut oversized) = (vec![], vec![]);
         for value in graph.scope(graph.main()).inputs() {
             let v = graph.value(*value);
             if !matches!(v.def(), Def::Input(_)) || graph.stored(*value).is_some() {
                 continue;
             }
             let dtype = graph.dtype(*value).unwrap_or(DType::F32);
-            let dims = v.shape().unwrap_or_default().to_vec();
+            let mut dims = v.shape().unwrap_or_default().to_vec();
+            let opened = oversized::open(dtype, &mut dims).into_iter();
+            oversized.extend(opened.map(|at| oversized::warning(v.name(), at)));
             let role = match overrides.get(v.name()) {
                 // Ids are content too.
                 Some(Role::Content)
@@ -133,6 +138,7 @@ impl Ports {
         unclear.extend(role::met_by_places(graph, &ports, given));
         Self {
             unclear,
+            oversized,
             ports,
             symbols,
             image,
@@ -152,6 +158,11 @@ impl Ports {
     /// One sentence for each input whose role neither its name nor its use decides.
     pub(crate) fn unclear(&self) -> &[String] {
         &self.unclear
+    }
+
+    /// One sentence for each declared dimension that no run can have.
+    pub(crate) fn oversized(&self) -> &[String] {
+        &self.oversized
     }
 
     /// The same inputs where the graph takes sequences of one length only, as after a trace that wrote
@@ -355,9 +366,10 @@ impl Ports {
         // Sums of symbols and numbers: `past_sequence_length + 1`.
         let parts: Vec<&str> = symbol.split('+').map(str::trim).collect();
         if parts.len() < 2 {
-            return symbol.parse().ok();
+            return symbol.parse().ok().filter(|size| *size <= MOST);
         }
-        parts.iter().map(|p| self.symbol(p, at)).sum()
+        let mut sizes = parts.iter().map(|p| self.symbol(p, at));
+        sizes.try_fold(0usize, |sum, size| sum.checked_add(size?))
     }
 
     /// Values to start a partial evaluation with: positions and masks are known (every token

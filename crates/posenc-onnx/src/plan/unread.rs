@@ -22,7 +22,10 @@ pub(crate) fn of_branch(model: &Model, found: &Found) -> Vec<String> {
     // Where positions are encoded that were read, no other input has to contain them.
     let is_read = !found.findings.is_empty() || !found.rotary.is_empty() || !found.axial.is_empty();
     let unclear = found.ports.unclear().iter().filter(|_| !is_read).cloned();
-    let misplaced = unclear.chain(found.misplaced.iter().cloned());
+    let oversized = found.ports.oversized().iter().cloned();
+    let misplaced = oversized
+        .chain(unclear)
+        .chain(found.misplaced.iter().cloned());
     misplaced.chain(mixers).chain(known.cloned()).collect()
 }
 

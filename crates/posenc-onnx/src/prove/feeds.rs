@@ -4,7 +4,7 @@
 use std::fmt;
 
 use posenc_ir::{DType, Graph, Tensor, ValueId};
-use posenc_runtime::feeds::Random;
+use posenc_runtime::feeds::{MOST, Random};
 
 use super::VerifyError;
 use crate::graph::lane::wrap;
@@ -78,7 +78,7 @@ pub(crate) fn feeds(
             }
             let from = (graph, ports);
             let tensor = feed(from, port, &dims, at, padding, content).ok_or_else(|| {
-                let why = format!("cannot generate values of type {}", port.dtype);
+                let why = format!("cannot generate values of type {}{dims:?}", port.dtype);
                 VerifyError::unsupported(name, why)
             })?;
             Ok((name.to_owned(), tensor))
@@ -341,6 +341,9 @@ fn fill(dtype: DType, dims: &[usize], at: impl Fn(usize) -> f64) -> Option<Tenso
         return None;
     }
     let count = dims.iter().try_fold(1usize, |n, d| n.checked_mul(*d))?;
+    if count > MOST {
+        return None;
+    }
     let values: Vec<f64> = (0..count).map(at).collect();
     Some(Tensor::from_f64(dtype, dims, &values))
 }

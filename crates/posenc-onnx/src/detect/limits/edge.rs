@@ -66,17 +66,22 @@ fn ways_of(first: &BTreeSet<i64>, second: &BTreeSet<i64>, rows: i64) -> Option<V
     let added = || second.difference(first).copied();
     let (low, high) = (added().min()?, added().max()?);
     // A row that all sequences read may be further than those of tokens.
-    let up = first.range(..high).next_back().map(|before| Way {
-        left: rows - 1 - before,
-        moved: high - before,
-        is_outermost: high > most,
-    });
-    let down = (low < least).then_some(Way {
-        left: least,
-        moved: least - low,
-        is_outermost: up.is_some(),
-    });
-    Some(up.into_iter().chain(down).collect())
+    let mut ways = vec![];
+    if let Some(before) = first.range(..high).next_back() {
+        ways.push(Way {
+            left: rows - 1 - before,
+            moved: high - before,
+            is_outermost: high > most,
+        });
+    }
+    if low < least {
+        ways.push(Way {
+            left: least,
+            moved: least.checked_sub(low)?,
+            is_outermost: !ways.is_empty(),
+        });
+    }
+    Some(ways)
 }
 
 /// Where a `Slice` from `start` to `end`, in steps of `each` rows, leaves a constant of so many rows.
@@ -94,7 +99,8 @@ pub(super) fn of_places(
         let place = |value: ValueId| trace.get(value).scalar_i64();
         let (from, to) = (place(start)?, place(end)?);
         let steps = to.checked_sub(from)?.checked_sub(1)?.checked_div(each)?;
-        Some([from, from.checked_add(steps.checked_mul(each)? + 1)?])
+        let read = steps.checked_mul(each)?.checked_add(1)?;
+        Some([from, from.checked_add(read)?])
     };
     let mut is_open = false;
     let mut ways = || {
@@ -102,8 +108,11 @@ pub(super) fn of_places(
         let [[from, to], [later_from, later_to]] = [places(same)?, places(double)?];
         is_open = to > rows;
         // Frames of sound are no tokens.
-        let size = |from: i64, to: i64| (if is_open { rows } else { to } - from - 1) / each;
-        let more = size(later_from, later_to).checked_sub(size(from, to))?;
+        let size = |from: i64, to: i64| {
+            let end = if is_open { rows } else { to };
+            end.checked_sub(from)?.checked_sub(1)?.checked_div(each)
+        };
+        let more = size(later_from, later_to)?.checked_sub(size(from, to)?)?;
         if usize::try_from(more) != Ok(tokens) || from < 0 || to < 0 {
             return None;
         }
@@ -112,12 +121,15 @@ pub(super) fn of_places(
             moved: later_to - to,
             is_outermost: true,
         });
-        let down = (later_from < from).then(|| Way {
-            left: from,
-            moved: from - later_from,
-            is_outermost: true,
-        });
-        Some(up.into_iter().chain(down).collect::<Vec<_>>())
+        let mut ways: Vec<Way> = up.into_iter().collect();
+        if later_from < from {
+            ways.push(Way {
+                left: from,
+                moved: from.checked_sub(later_from)?,
+                is_outermost: true,
+            });
+        }
+        Some(ways)
     };
     let Some(ways) = ways() else {
         return Edge::Unknown;
@@ -142,7 +154,10 @@ fn search(
     let Ok(each) = i64::try_from(tokens) else {
         return Edge::Unknown;
     };
-    let length = |way: &Way| usize::try_from(each + (way.left * each).div_euclid(way.moved)).ok();
+    let length = |way: &Way| {
+        let more = way.left.checked_mul(each)?.div_euclid(way.moved);
+        usize::try_from(each.checked_add(more)?).ok()
+    };
     let lengths: Option<Vec<usize>> = ways.iter().map(length).collect();
     let Some(guess) = lengths.and_then(|all| all.into_iter().min()) else {
         return Edge::Unknown;
@@ -152,7 +167,7 @@ fn search(
         return Edge::At(guess);
     }
     // A run of more than one token.
-    let mut within = |tokens: usize| longer.beyond(tokens - 1).and_then(&is_within);
+    let mut within = |tokens: usize| longer.beyond(tokens.checked_sub(1)?).and_then(&is_within);
     let (mut inside, mut outside) = match within(guess + 1) {
         // Rows may be passed over before the end.
         Some(false) => match within(guess) {
@@ -164,8 +179,9 @@ fn search(
             // What the runs say of a step is rounded by one row in so many tokens.
             let slowest = ways.iter().map(|way| way.moved).min();
             let slowest = slowest.and_then(|moved| usize::try_from(moved).ok());
-            let near = guess + (guess + tokens) / slowest.unwrap_or(1).max(1) + 2;
-            let far = 2 * near.max(bends.unwrap_or_default());
+            let more = guess.saturating_add(tokens) / slowest.unwrap_or(1).max(1);
+            let near = guess.saturating_add(more).saturating_add(2);
+            let far = near.max(bends.unwrap_or_default()).saturating_mul(2);
             match within(near) {
                 Some(false) => (guess + 1, near),
                 Some(true) if within(far) == Some(false) => (near, far),
@@ -185,4 +201,21 @@ fn search(
         }
     }
     Edge::At(inside)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_far_outside_of_a_table_move_no_way() {
+        let rows = |all: &[i64]| all.iter().copied().collect::<BTreeSet<i64>>();
+        let ways = |second: &[i64]| ways_of(&rows(&[3, 4]), &rows(second), 8);
+        assert!(ways(&[3, 4, i64::MIN]).is_none());
+        let up = ways(&[3, 4, i64::MAX]).unwrap();
+        assert_eq!(up.len(), 1);
+        assert_eq!((up[0].left, up[0].moved), (3, i64::MAX - 4));
+        let both = ways(&[2, 3, 4, 5]).unwrap();
+        assert!(both.len() == 2 && both.iter().all(|way| (way.left, way.moved) == (3, 1)));
+    }
 }

@@ -9,7 +9,7 @@ use posenc_ir::{Model, ValueId};
 use rustc_hash::FxHashMap;
 
 use super::entering;
-use super::matrices::matrices;
+use super::matrices::{ROOM, matrices};
 use super::source::{Column, Wave};
 use crate::detect::found::Found;
 use crate::graph::region::Region;
@@ -28,19 +28,24 @@ pub(crate) fn columns(
     value: ValueId,
     patches: &[bool],
 ) -> Option<Vec<Option<Column>>> {
-    let dims = found.trace.get(value).dims.as_deref()?;
+    let dims_of = |value: ValueId| found.trace.get(value).dims.as_deref();
+    let dims = dims_of(value)?;
     let others = || (0..dims.len()).filter(|axis| !patches[*axis]);
     let code = |index: IxDyn| {
         let column = others().fold(0, |column, axis| column * dims[axis] + index[axis]);
         column as f64 + 1.0
     };
     let entering: BTreeSet<ValueId> = entering(model, region).into_iter().flatten().collect();
+    let fits = |value: &ValueId| dims_of(*value).is_none_or(|dims| ROOM.allows(dims));
+    if !fits(&value) || !entering.iter().all(fits) {
+        return None;
+    }
     let is_float = |value: &ValueId| {
         let dtype = found.trace.get(*value).dtype;
         dtype.is_some_and(posenc_ir::DType::is_float)
     };
     let zeros = |value: ValueId| {
-        let dims = found.trace.get(value).dims.as_deref()?;
+        let dims = dims_of(value)?;
         Some((value, Value::float(ArrayD::zeros(IxDyn(dims)))))
     };
     let mut change: FxHashMap<ValueId, Value> = entering

@@ -9,6 +9,15 @@ use super::site::ProbeMode;
 use crate::graph::region::{Inside, Region};
 use posenc_encodings::families::rope::Unread;
 
+/// Numbers that a table or the matrices of a region may have.
+pub(super) const ROOM: Budget = Budget { elements: 1 << 28 };
+
+/// Room for the values of one probe.
+const BUDGET: Budget = Budget { elements: 1 << 22 };
+
+/// Numbers that all probes of a region may be given.
+const PROBED: Budget = Budget { elements: 1 << 30 };
+
 /// The matrix of the region at every position, `[pos, out, in]`, and the mode of probing in which
 /// other content obeys them too.
 pub(crate) fn matrices(
@@ -96,8 +105,7 @@ fn fused(
     change: &FxHashMap<ValueId, Value>,
     inside: &Inside,
 ) -> Result<Array3<f64>, Unread> {
-    let budget = Budget { elements: 1 << 22 };
-    let got = probe(model, base, change, &[inside.cos, inside.sin], &budget);
+    let got = probe(model, base, change, &[inside.cos, inside.sin], &BUDGET);
     let got = got.map_err(|_| Unread::NotEvaluated)?;
     let table = |i: usize| got[i].to_f64().ok_or(Unread::NotEvaluated);
     let (cos, sin) = (table(0)?, table(1)?);
@@ -105,10 +113,11 @@ fn fused(
         return Err(Unread::NotEvaluated);
     };
     let length = inside.length.min(rows.saturating_sub(inside.first));
-    if cos.shape() != sin.shape() || length < 2 || 2 * n > inside.width {
+    let width = inside.width;
+    let fits = ROOM.allows(&[length, width, width]);
+    if cos.shape() != sin.shape() || length < 2 || 2 * n > width || !fits {
         return Err(Unread::NotEvaluated);
     }
-    let width = inside.width;
     let mut maps = identity(length, width);
     for p in 0..length {
         for i in 0..n {
@@ -153,7 +162,11 @@ impl<'a> Probing<'a> {
         let width = lane.width(&dims).ok_or(Unread::NoFeatures)?;
         let length = dims[lane.sequence];
         let others = dims.iter().product::<usize>() / (length * width).max(1);
-        if length == 0 || width == 0 || others == 0 || lane.feature == Some(lane.sequence) {
+        let fits = BUDGET.allows(&dims)
+            && ROOM.allows(&[length, width, width])
+            && PROBED.allows(&[others, length, width, width]);
+        let is_empty = length == 0 || width == 0 || others == 0;
+        if is_empty || lane.feature == Some(lane.sequence) || !fits {
             return Err(Unread::NotEvaluated);
         }
         Ok(Self {
@@ -175,10 +188,9 @@ impl<'a> Probing<'a> {
             content(slot, p, j)
         });
         let x = (region.input_lane.join(x, &self.dims)).ok_or(Unread::NoFeatures)?;
-        let budget = Budget { elements: 1 << 22 };
         let mut seeds = self.change.clone();
         seeds.insert(region.input, Value::float(x));
-        let got = probe(self.model, self.base, &seeds, &[region.output], &budget);
+        let got = probe(self.model, self.base, &seeds, &[region.output], &BUDGET);
         let y = got.ok().and_then(|v| v.into_iter().next()?.to_f64());
         let y = y.ok_or(Unread::NotEvaluated)?;
         let (lane, dims) = (&region.output_lane, y.shape().to_vec());

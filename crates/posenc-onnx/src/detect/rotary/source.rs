@@ -16,7 +16,7 @@ use posenc_ir::eval::Value;
 use posenc_ir::{Graph, Model, NodeId, ValueId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::matrices::matrices_again;
+use super::matrices::{ROOM, matrices_again};
 use super::read::read_again;
 use super::site::Rotation;
 use super::unrounded::unrounded;
@@ -226,6 +226,9 @@ fn tables(
         .into_iter()
         .filter_map(|v| Some((v, found.trace.get(v).dims.clone()?)))
         .collect();
+    if !all.iter().all(|(_, dims)| ROOM.allows(dims)) {
+        return Err("a table of the rotation is too large to be read".into());
+    }
     let mut tables = vec![];
     for (root, dims) in &all {
         let probe = |array: ArrayD<f64>| {

@@ -4,12 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ndarray::{ArrayD, Axis, IxDyn};
-use posenc_ir::eval::{Budget, Value, probe};
+use posenc_ir::eval::{Value, probe};
 use posenc_ir::{DType, Graph, Model, Node, NodeId, ValueId};
 use rustc_hash::FxHashMap;
 
 use crate::attention::{Operand, Site};
 use crate::detect::found::Found;
+use crate::detect::runs::BUDGET;
 use crate::graph::dataflow::Class;
 use crate::graph::lane::{Lane, back};
 use crate::graph::operators::{is_elementwise, is_norm, is_write};
@@ -159,7 +160,8 @@ impl Between {
     fn moves(&self, model: &Model, found: &Found, operand: &Operand, count: usize) -> Option<bool> {
         let mut seeds = FxHashMap::default();
         for source in &self.sources {
-            let dims = found.trace.get(*source).dims.as_deref()?;
+            let dims = found.trace.get(*source).dims.as_deref();
+            let dims = dims.filter(|dims| BUDGET.allows(dims))?;
             // The same along every axis that may be of tokens.
             let number = |at: IxDyn| {
                 let own = (0..dims.len()).filter(|a| !dims[*a].is_multiple_of(count));
@@ -168,8 +170,7 @@ impl Between {
             };
             seeds.insert(*source, Value::float(ArrayD::from_shape_fn(dims, number)));
         }
-        let budget = Budget { elements: 1 << 22 };
-        let got = probe(model, &found.trace, &seeds, &[operand.value], &budget).ok()?;
+        let got = probe(model, &found.trace, &seeds, &[operand.value], &BUDGET).ok()?;
         let got = got.first()?.to_f64()?;
         // Earlier keys come first, and are of other content.
         let axis = Axis(operand.lane.sequence);

@@ -25,6 +25,9 @@ pub(crate) enum Remainder {
 /// By which share of the largest number equal rows may differ.
 const NEAR: f64 = 1e-6;
 
+/// Room for the values of one probe.
+const BUDGET: Budget = Budget { elements: 1 << 22 };
+
 /// The most operators between a summand and what varies with position.
 const MAX_STEPS: usize = 64;
 
@@ -184,9 +187,8 @@ impl Search<'_> {
         let features = (0..base.ndim()).rev().find(|axis| !tokens.has(*axis))?;
         let near = NEAR * base.iter().fold(0.0, |a: f64, v| a.max(v.abs()));
         let is_near = |(a, b): (&f64, &f64)| (a - b).abs() <= near;
-        let budget = Budget { elements: 1 << 22 };
         for run in exchanged(graph, &found.ports, &found.trace) {
-            let other = probe(model, &found.trace, &run.ends, &[value], &budget).ok()?;
+            let other = probe(model, &found.trace, &run.ends, &[value], &BUDGET).ok()?;
             let other = other.first()?.to_f64()?;
             let is_position = |row: ArrayView1<'_, f64>| {
                 let mut known = base.lanes(Axis(features)).into_iter();
@@ -208,14 +210,13 @@ impl Search<'_> {
         let Context { model, found } = *self.context;
         let mut zeros = FxHashMap::default();
         for leaf in &self.leaves {
-            let dims = self.context.dims(*leaf)?;
+            let dims = self.context.dims(*leaf).filter(|d| BUDGET.allows(d))?;
             zeros.insert(*leaf, Value::float(ArrayD::zeros(dims)));
         }
-        let budget = Budget { elements: 1 << 22 };
         let numbers = |inputs: &Seeds| {
             let mut seeds = inputs.clone();
             seeds.extend(zeros.clone());
-            let got = probe(model, &found.trace, &seeds, &[value], &budget).ok()?;
+            let got = probe(model, &found.trace, &seeds, &[value], &BUDGET).ok()?;
             got.first()?.to_f64()
         };
         let mut data = numbers(&Seeds::default())?;

@@ -232,7 +232,7 @@ impl Lane {
             Some(group) if by.is_multiple_of(group) => Some(self),
             Some(_) => Some(self.without_features()),
             None => Some(Self {
-                offset: self.offset + sign * i64::try_from(by).ok()?,
+                offset: self.offset.checked_add(sign * i64::try_from(by).ok()?)?,
                 ..self
             }),
         }

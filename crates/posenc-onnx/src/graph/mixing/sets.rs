@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use ndarray::{ArrayD, Axis, IxDyn, Zip};
+use posenc_ir::eval::Budget;
 
 /// For each element of a value, a set of tokens as bits. An axis along which all sets are equal has
 /// length 1, whatever the length of the value's. Values whose elements depend on the same tokens share
@@ -19,7 +20,10 @@ pub(super) type United = (Sets, bool);
 pub(super) const BITS: usize = 31;
 
 /// The most sets of a union: pairs of that many tokens are seen to mix without them.
-const MOST: usize = 1 << 22;
+const UNION: Budget = Budget { elements: 1 << 22 };
+
+/// The most sets of an input or of a value of another shape.
+const MOST: Budget = Budget { elements: 1 << 24 };
 
 impl PartialEq for Sets {
     fn eq(&self, other: &Self) -> bool {
@@ -41,15 +45,15 @@ impl Sets {
         ArrayD::from_elem(vec![1; rank], set).into()
     }
 
-    /// A token for each index along `axes`, counted in their order.
-    pub(super) fn numbered(dims: &[usize], axes: &[usize], past: bool) -> Self {
+    /// A token for each index along `axes`, counted in their order; `None` where there are too many.
+    pub(super) fn numbered(dims: &[usize], axes: &[usize], past: bool) -> Option<Self> {
         let own = |(i, n): (usize, &usize)| if axes.contains(&i) { *n } else { 1 };
         let shape: Vec<usize> = dims.iter().enumerate().map(own).collect();
         let first = if past { BITS } else { 0 };
-        let count = shape.iter().product();
+        let count = MOST.allows(&shape).then(|| shape.iter().product())?;
         let tokens = (0..count).map(|i| 1 << (first + i % BITS)).collect();
         let sets = ArrayD::from_shape_vec(shape, tokens);
-        Self::from(sets.unwrap_or_default()).compact()
+        Some(Self::from(sets.unwrap_or_default()).compact())
     }
 
     /// Sets by their elements, as integers.
@@ -84,7 +88,8 @@ impl Sets {
         self.0.iter().fold(0, |a, b| a | b)
     }
 
-    /// The sets along an axis of this length, and whether those along all other axes are equal.
+    /// The sets along an axis of this length, and whether those along all other axes are equal; `None`
+    /// where there are too many.
     pub(super) fn along(&self, axis: usize, len: usize) -> Option<(Vec<u64>, bool)> {
         let sets: Vec<u64> = (self.0.shape().get(axis).is_some())
             .then(|| self.0.axis_iter(Axis(axis)))?
@@ -92,7 +97,7 @@ impl Sets {
             .collect();
         let alone = (0..self.rank()).all(|other| other == axis || self.is_uniform(other));
         match sets[..] {
-            [one] => Some((vec![one; len], alone)),
+            [one] => MOST.allows(&[len]).then(|| (vec![one; len], alone)),
             _ => Some((sets, alone)),
         }
     }
@@ -127,7 +132,7 @@ impl Sets {
         let dims: Vec<usize> = (0..rank)
             .map(|i| size(self, i).max(size(other, i)))
             .collect();
-        if dims.iter().product::<usize>() > MOST {
+        if !UNION.allows(&dims) {
             return None;
         }
         let (a, b) = (self.0.broadcast(&*dims)?, other.0.broadcast(&*dims)?);
@@ -221,6 +226,9 @@ impl Sets {
             before.extend(from[start..i].iter().map(kept));
             after.extend(to[first..j].iter().map(kept));
         }
+        if !MOST.allows(&before) {
+            return None;
+        }
         let sets = self.0.broadcast(before)?;
         let sets: Vec<u64> = sets.iter().copied().collect();
         Some(Self::from(ArrayD::from_shape_vec(after, sets).ok()?).compact())
@@ -232,48 +240,64 @@ mod tests {
     use super::*;
 
     fn tokens() -> Sets {
-        Sets::numbered(&[2, 3, 8], &[1], false)
+        numbered(&[2, 3, 8], 1)
+    }
+
+    fn numbered(dims: &[usize], axis: usize) -> Sets {
+        Sets::numbered(dims, &[axis], false).unwrap()
     }
 
     #[test]
     fn heads_are_split_from_features_and_folded_into_the_batch() {
         let split = tokens().reshaped(&[2, 3, 8], &[2, 3, 4, 2]).unwrap();
-        assert_eq!(split, Sets::numbered(&[2, 3, 4, 2], &[1], false));
+        assert_eq!(split, numbered(&[2, 3, 4, 2], 1));
         let heads = split.transposed(&[0, 2, 1, 3]).unwrap();
         let folded = heads.reshaped(&[2, 4, 3, 2], &[8, 3, 2]).unwrap();
-        assert_eq!(folded, Sets::numbered(&[8, 3, 2], &[1], false));
+        assert_eq!(folded, numbered(&[8, 3, 2], 1));
         let rows = tokens().reshaped(&[2, 3, 8], &[6, 8]).unwrap();
         assert!(!rows.is_uniform(0));
         assert_eq!(rows.reshaped(&[6, 8], &[2, 3, 8]), Some(tokens()));
         assert_eq!(tokens().reshaped(&[2, 3, 8], &[6, 9]), None);
         let ones = tokens().reshaped(&[2, 3, 8], &[1, 2, 1, 3, 8, 1]).unwrap();
-        assert_eq!(ones, Sets::numbered(&[1, 2, 1, 3, 8, 1], &[3], false));
+        assert_eq!(ones, numbered(&[1, 2, 1, 3, 8, 1], 3));
     }
 
     #[test]
     fn only_a_union_that_is_none_of_its_parts_is_a_mixture() {
         let (sum, mixed) = tokens().union(&tokens()).unwrap();
         assert!(!mixed && sum == tokens());
-        let keys = Sets::numbered(&[2, 1, 3], &[2], false);
+        let keys = numbered(&[2, 1, 3], 2);
         assert!(tokens().over(&[2]).0.union(&keys).unwrap().1);
         let first = Sets::uniform(0, 1);
         assert!(tokens().union(&first).unwrap().1);
         assert!(!Sets::uniform(3, 7).union(&first).unwrap().1);
         assert!(tokens().over(&[1]).1);
         assert!(!tokens().over(&[0, 2]).1);
-        assert!(
-            tokens()
-                .union(&Sets::numbered(&[4, 8], &[0], false))
-                .is_none()
-        );
+        assert!(tokens().union(&numbered(&[4, 8], 0)).is_none());
     }
 
     #[test]
     fn too_many_pairs_are_not_united() {
         for (count, fits) in [(64, true), (4096, false)] {
-            let rows = Sets::numbered(&[count, 1], &[0], false);
-            let columns = Sets::numbered(&[1, count], &[1], false);
+            let rows = numbered(&[count, 1], 0);
+            let columns = numbered(&[1, count], 1);
             assert_eq!(rows.union(&columns).is_some(), fits, "{count}");
+        }
+    }
+
+    #[test]
+    fn tokens_beyond_memory_are_not_numbered() {
+        for length in [1 << 31, 1 << 62] {
+            let dims = [2, length];
+            assert_eq!(Sets::numbered(&dims, &[1], false), None);
+            assert_eq!(numbered(&dims, 0).along(1, length), None);
+            // The longer axis stays short, unless it is joined with tokens.
+            assert!(
+                numbered(&dims, 0)
+                    .reshaped(&dims, &[2, 1, length])
+                    .is_some()
+            );
+            assert_eq!(numbered(&dims, 0).reshaped(&dims, &[2 * length]), None);
         }
     }
 }

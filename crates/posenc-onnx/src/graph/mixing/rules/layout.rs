@@ -11,11 +11,8 @@ use crate::graph::lane::pads::pads;
 use crate::graph::lane::wrap;
 use crate::graph::operators::{gather_axis, is_reshape};
 
-/// Elements of a value whose sets are moved one by one.
-const MOST: usize = 1 << 22;
-
-/// Room for the elements of the operators that move them.
-const BUDGET: Budget = Budget { elements: MOST };
+/// Elements of a value whose sets are moved one by one, and room for the operators that move them.
+const BUDGET: Budget = Budget { elements: 1 << 22 };
 
 impl Rules<'_> {
     /// Operators that move elements.
@@ -260,7 +257,7 @@ impl Rules<'_> {
         let node = self.model.graph().node(id);
         let numbers = |slot: usize| {
             let dims = self.dims(node.input(slot))?;
-            let dims = Some(dims).filter(|dims| dims.iter().product::<usize>() <= MOST)?;
+            let dims = Some(dims).filter(|dims| BUDGET.allows(dims))?;
             match inputs.get(slot).copied().flatten() {
                 Some(sets) => sets.to_numbers(dims),
                 None => Some(ArrayD::zeros(dims)),
@@ -315,11 +312,11 @@ impl Rules<'_> {
                 // Content says which elements move.
                 Some(_) if !self.is_moved(node, slot) => return None,
                 Some(sets) => {
-                    let dims = dims.filter(|d| d.iter().product::<usize>() <= MOST)?;
+                    let dims = dims.filter(|dims| BUDGET.allows(dims))?;
                     Value::int(sets.to_numbers(dims)?)
                 }
                 None if self.is_moved(node, slot) => {
-                    let dims = dims.filter(|d| d.iter().product::<usize>() <= MOST)?;
+                    let dims = dims.filter(|dims| BUDGET.allows(dims))?;
                     Value::int(ArrayD::zeros(dims))
                 }
                 None => self.trace.get(input).clone(),

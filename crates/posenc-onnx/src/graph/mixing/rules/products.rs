@@ -153,7 +153,7 @@ impl Rules<'_> {
             let mixing = (!one("kernel_shape")).then_some(Mixing::Convolution);
             return Some(Step::mixed(united, mixing));
         }
-        let sets = Sets::numbered(dims, &spatial, false);
+        let sets = Sets::numbered(dims, &spatial, false)?;
         Some(Step::mixed(sets, Some(Mixing::Convolution)))
     }
 }
