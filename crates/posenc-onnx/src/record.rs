@@ -61,7 +61,7 @@ impl SiteRecord {
     fn read(site: &Value) -> Result<Self, String> {
         let site = Self::deserialize(site).map_err(|e| e.to_string())?;
         let check = site.scaling.check(&site.rope());
-        check.map_err(|e| e.to_string())?;
+        check.map_err(|e| e.of_file())?;
         Ok(site)
     }
 }

@@ -76,6 +76,12 @@ pub enum HfConfigError {
         layer: usize,
     },
     /// Parameters that are out of range.
-    #[error("the config's rotary embedding is impossible: {0}")]
-    Scaling(#[from] ScalingError),
+    #[error("the config's rotary embedding is impossible: {}", .0.of_file())]
+    Scaling(ScalingError),
+}
+
+impl From<ScalingError> for HfConfigError {
+    fn from(error: ScalingError) -> Self {
+        Self::Scaling(error)
+    }
 }

@@ -216,7 +216,7 @@ mod tests {
         let error = |result: Result<_, LawError>| result.unwrap_err().to_string();
         let missing = error(of(&Given::default()));
         assert!(missing.starts_with("alpha needs alpha: "), "{missing}");
-        let small = "alpha must be a finite number of at least 1, got 0.5";
+        let small = "`alpha` must be a finite number of at least 1, got 0.5";
         assert_eq!(error(of(&given(0.5))), small);
         let other = Given::from_iter([("beta-fast", param::Value::Number(8.0))]);
         let ineffective = "beta-fast has no effect on alpha; remove it";

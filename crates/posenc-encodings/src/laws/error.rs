@@ -13,11 +13,12 @@ pub enum LawError {
     Value(#[from] ScalingError),
 }
 
-/// A parameter that no rotary embedding can have.
+/// A parameter that no rotary embedding can have. Messages have names of parameters in backticks, so
+/// that a command line can write them as flags.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ScalingError {
     /// A number that must be finite and above zero.
-    #[error("{name} must be a finite number above 0, got {value}")]
+    #[error("`{name}` must be a finite number above 0, got {value}")]
     NotPositive {
         /// The parameter.
         name: &'static str,
@@ -25,7 +26,7 @@ pub enum ScalingError {
         value: f64,
     },
     /// A factor that would shrink the context.
-    #[error("{name} must be a finite number of at least 1, got {value}")]
+    #[error("`{name}` must be a finite number of at least 1, got {value}")]
     BelowOne {
         /// The parameter.
         name: &'static str,
@@ -44,7 +45,7 @@ pub enum ScalingError {
         original_length: usize,
     },
     /// A factor beyond any context.
-    #[error("{name} must be at most {MOST_FACTOR:e}, got {value:e}")]
+    #[error("`{name}` must be at most {MOST_FACTOR:e}, got {value:e}")]
     TooLarge {
         /// The parameter.
         name: &'static str,
@@ -52,7 +53,7 @@ pub enum ScalingError {
         value: f64,
     },
     /// A number that must be finite and not negative.
-    #[error("{name} must be a finite number of at least 0, got {value}")]
+    #[error("`{name}` must be a finite number of at least 0, got {value}")]
     Negative {
         /// The parameter.
         name: &'static str,
@@ -60,7 +61,7 @@ pub enum ScalingError {
         value: f64,
     },
     /// A length of zero.
-    #[error("{name} must be at least {least}, got {value}")]
+    #[error("`{name}` must be at least {least}, got {value}")]
     Length {
         /// The parameter.
         name: &'static str,
@@ -70,7 +71,7 @@ pub enum ScalingError {
         value: usize,
     },
     /// Two parameters in the wrong order.
-    #[error("{above} must be greater than {below}, got {high} and {low}")]
+    #[error("`{above}` must be greater than `{below}`, got {high} and {low}")]
     Order {
         /// The parameter that must be the greater one.
         above: &'static str,
@@ -81,8 +82,28 @@ pub enum ScalingError {
         /// Value of `below`.
         low: f64,
     },
+    /// Two parameters in the wrong order, which may be equal.
+    #[error("`{above}` must be at least `{below}`, got {high} and {low}")]
+    Reversed {
+        /// The parameter that must not be the smaller one.
+        above: &'static str,
+        /// The parameter that must not be the greater one.
+        below: &'static str,
+        /// Value of `above`.
+        high: f64,
+        /// Value of `below`.
+        low: f64,
+    },
+    /// A formula that divides by the logarithm of θ.
+    #[error("{law} scaling needs a `theta` above 1, got {theta}")]
+    SmallTheta {
+        /// The law.
+        law: &'static str,
+        /// The base θ.
+        theta: f64,
+    },
     /// A list with another number of entries than pairs.
-    #[error("{name} must have one entry per rotated pair ({want}), got {got}")]
+    #[error("`{name}` must have one entry per rotated pair ({want}), got {got}")]
     ListLength {
         /// The parameter.
         name: &'static str,
@@ -110,13 +131,21 @@ pub enum ScalingError {
         rotary_dim: usize,
     },
     /// A share outside 0 to 1.
-    #[error("{name} must be between 0 and 1, got {value}")]
+    #[error("`{name}` must be between 0 and 1, got {value}")]
     Share {
         /// The parameter.
         name: &'static str,
         /// What it was.
         value: f64,
     },
+}
+
+impl ScalingError {
+    /// The sentence with plain names, for parameters of a file; in backticks they are those of a
+    /// request.
+    pub fn of_file(&self) -> String {
+        self.to_string().replace('`', "")
+    }
 }
 
 /// Finite and above zero, or an error.
@@ -172,9 +201,9 @@ mod tests {
         }
         let said = |value| factor("factor", value).unwrap_err().to_string();
         for value in [0.0, 0.5, -4.0, f64::NAN, f64::INFINITY] {
-            let want = format!("factor must be a finite number of at least 1, got {value}");
+            let want = format!("`factor` must be a finite number of at least 1, got {value}");
             assert_eq!(said(value), want);
         }
-        assert_eq!(said(1e300), "factor must be at most 1e9, got 1e300");
+        assert_eq!(said(1e300), "`factor` must be at most 1e9, got 1e300");
     }
 }

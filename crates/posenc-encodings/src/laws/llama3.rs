@@ -99,7 +99,7 @@ impl Llama3 {
         error::factor(FACTOR.name, self.factor)?;
         error::positive("low_freq_factor", self.low_freq_factor)?;
         error::positive("high_freq_factor", self.high_freq_factor)?;
-        error::length("original length", 1, self.original_length)?;
+        error::length("original_length", 1, self.original_length)?;
         let (low, high) = (self.low_freq_factor, self.high_freq_factor);
         if high > low {
             Ok(())

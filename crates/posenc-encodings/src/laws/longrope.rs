@@ -191,7 +191,7 @@ impl Law for LongRope {
     }
 
     fn check(&self, rope: &Rope) -> Result<(), ScalingError> {
-        error::length("original length", 2, self.original_length)?;
+        error::length("original_length", 2, self.original_length)?;
         for (name, list) in [
             ("short_factor", &self.short_factor),
             ("long_factor", &self.long_factor),

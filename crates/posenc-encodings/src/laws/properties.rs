@@ -238,18 +238,18 @@ fn bad_parameters_are_refused_in_one_sentence() {
     let cases = [
         (
             Scaling::Linear(Linear { factor: 0.5 }),
-            "factor must be a finite number of at least 1, got 0.5",
+            "`factor` must be a finite number of at least 1, got 0.5",
         ),
         (
             Scaling::Ntk(Ntk { factor: f64::NAN }),
-            "factor must be a finite number of at least 1, got NaN",
+            "`factor` must be a finite number of at least 1, got NaN",
         ),
         (
             Scaling::Dynamic(Dynamic {
                 factor: 2.0,
                 max_position: 0,
             }),
-            "max_position_embeddings must be at least 1, got 0",
+            "`max_position_embeddings` must be at least 1, got 0",
         ),
         (
             Scaling::Yarn(Yarn {
@@ -257,18 +257,18 @@ fn bad_parameters_are_refused_in_one_sentence() {
                 beta_slow: 2.0,
                 ..yarn
             }),
-            "beta_fast must be greater than beta_slow, got 1 and 2",
+            "`beta_fast` must be at least `beta_slow`, got 1 and 2",
         ),
         (
             Scaling::Yarn(Yarn {
                 attention_factor: Some(-1.0),
                 ..yarn
             }),
-            "attention_factor must be a finite number above 0, got -1",
+            "`attention_factor` must be a finite number above 0, got -1",
         ),
         (
             Scaling::LongRope(longrope(3)),
-            "short_factor must have one entry per rotated pair (4), got 3",
+            "`short_factor` must have one entry per rotated pair (4), got 3",
         ),
         (
             Scaling::Llama3(Llama3 {
@@ -277,14 +277,14 @@ fn bad_parameters_are_refused_in_one_sentence() {
                 high_freq_factor: 1.0,
                 original_length: 64,
             }),
-            "high_freq_factor must be greater than low_freq_factor, got 1 and 4",
+            "`high_freq_factor` must be greater than `low_freq_factor`, got 1 and 4",
         ),
         (
             Scaling::Proportional(Proportional {
                 share: 1.5,
                 factor: 1.0,
             }),
-            "partial_rotary_factor must be between 0 and 1, got 1.5",
+            "`partial_rotary_factor` must be between 0 and 1, got 1.5",
         ),
     ];
     for (scaling, want) in cases {
@@ -312,7 +312,7 @@ fn impossible_widths_are_refused_in_one_sentence() {
     ] {
         let why = Rope::new(theta, rotary, head).unwrap_err().to_string();
         let parameter = if rotary == 8 && head == 8 {
-            "theta must"
+            "`theta` must"
         } else {
             "rotary width must"
         };

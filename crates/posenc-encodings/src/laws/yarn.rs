@@ -149,11 +149,11 @@ impl Yarn {
 
     fn check_values(&self) -> Result<(), ScalingError> {
         error::factor(FACTOR.name, self.factor)?;
-        error::length("original length", 1, self.original_length)?;
+        error::length("original_length", 1, self.original_length)?;
         error::positive("beta_fast", self.beta_fast)?;
         error::positive("beta_slow", self.beta_slow)?;
         if self.beta_fast < self.beta_slow {
-            return Err(ScalingError::Order {
+            return Err(ScalingError::Reversed {
                 above: "beta_fast",
                 below: "beta_slow",
                 high: self.beta_fast,
@@ -264,11 +264,9 @@ impl Law for Yarn {
         if rope.theta > 1.0 {
             Ok(())
         } else {
-            Err(ScalingError::Order {
-                above: "theta",
-                below: "1",
-                high: rope.theta,
-                low: 1.0,
+            Err(ScalingError::SmallTheta {
+                law: FACTS.word,
+                theta: rope.theta,
             })
         }
     }

@@ -135,7 +135,7 @@ impl Request {
 const CONFIG: &str = "what a config says";
 
 /// What has neither a config nor a law, in refusals.
-const NO_LAW: &str = "a rewrite without `scale`";
+pub(super) const NO_LAW: &str = "a rewrite without `scale`";
 
 fn ineffective(parameter: &'static str, of: impl Into<String>) -> ParameterError {
     ParameterError::Ineffective {
@@ -444,7 +444,7 @@ mod tests {
             ..parameters(LawName::Linear)
         };
         let error = rope_scaling(LawName::Linear.into(), &p, &rope()).unwrap_err();
-        let want = "factor must be a finite number of at least 1, got 0.5";
+        let want = "`factor` must be a finite number of at least 1, got 0.5";
         assert_eq!(error.to_string(), want);
         let shrunk = Parameters {
             max_length: Some(32),

@@ -95,7 +95,7 @@ fn what_cannot_be_applied_is_refused_by_name() {
         (
             "betas",
             yarn("beta_fast", json!(0.5)),
-            "the config's rotary embedding is impossible: beta_fast must be greater than beta_slow, got 0.5 and 1",
+            "the config's rotary embedding is impossible: beta_fast must be at least beta_slow, got 0.5 and 1",
         ),
         (
             "short list",
