@@ -17,7 +17,6 @@ use posenc_onnx::{Model, RewriteError};
 
 use crate::exit::Exit;
 use crate::files;
-use crate::flag_names::as_flags;
 use crate::folder::Chosen;
 use crate::model;
 use crate::progress::Progress;
@@ -75,20 +74,16 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
         files::check_report(page, &[&args.model])?;
     }
     let progress = Progress::start(terminal, format!("reading {}", args.model.display()));
-    let (model, mut report) = args.read(&args.model, &progress)?;
+    let (model, report) = args.read(&args.model, &progress)?;
     if let Some(page) = &args.report {
         files::write_report(page, &html::html(&report, &model))?;
+        terminal.note(format_args!("wrote {}", page.display()));
     }
     drop(progress);
     if args.json {
         terminal.print_json(&report)?;
     } else {
-        let command = <Args as clap::Args>::augment_args(clap::Command::new("inspect"));
-        let command = clap::Command::new("posenc-onnx").subcommand(command);
-        for warning in &mut report.warnings {
-            *warning = as_flags(warning, &command);
-        }
-        terminal.print(text::text(&report, terminal.out))?;
+        terminal.print_report(&text::text(&report, terminal.out))?;
     }
     Ok(Exit::Done)
 }

@@ -135,7 +135,8 @@ fn carry_out(cli: &Cli, search: &Search) -> Exit {
         (false, 0) => Verbosity::Normal,
         (false, _) => Verbosity::Verbose,
     };
-    let terminal = Terminal::new(cli.color, verbosity);
+    let flags = flag_names::names(&Cli::command());
+    let terminal = Terminal::new(cli.color, verbosity, flags);
     let done = match &cli.command {
         Command::Inspect(args) if args.model.is_dir() => folder::inspect::run(args, &terminal),
         Command::Inspect(args) => inspect::run(args, &terminal),
@@ -155,8 +156,7 @@ fn carry_out(cli: &Cli, search: &Search) -> Exit {
         Ok(exit) => exit,
         Err(error) if Exit::is_closed_pipe(&error) => Exit::Done,
         Err(error) => {
-            let sentence = exit::sentence(&error);
-            terminal.fail(flag_names::as_flags(&sentence, &Cli::command()));
+            terminal.fail(exit::sentence(&error));
             Exit::of(&error)
         }
     }

@@ -106,8 +106,12 @@ pub(crate) fn run(args: &Args, search: &Search, terminal: &Terminal) -> anyhow::
         for warning in &report.warnings {
             terminal.warn(warning);
         }
+        terminal.note(match &report.output {
+            Some(output) => format!("wrote {}", output.path),
+            None => "nothing was written".to_owned(),
+        });
     } else {
-        terminal.print(text::text(&report, terminal.out))?;
+        terminal.print_report(&text::text(&report, terminal.out))?;
     }
     // The process ends here: to free a large graph piece by piece would take time for nothing.
     std::mem::forget((model, done));

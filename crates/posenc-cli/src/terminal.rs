@@ -1,11 +1,13 @@
 //! Output streams, and their colors.
 
+use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
 use clap::ColorChoice;
 
 use crate::exit::Failure;
+use crate::flag_names::as_flags;
 
 /// How much is printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,6 +29,8 @@ pub(crate) struct Terminal {
     err: Palette,
     verbosity: Verbosity,
     width: Option<usize>,
+    /// The names of all flags.
+    flags: BTreeSet<String>,
 }
 
 /// Whether a stream has colors.
@@ -100,8 +104,8 @@ impl Palette {
 }
 
 impl Terminal {
-    /// The streams of the process.
-    pub(crate) fn new(choice: ColorChoice, verbosity: Verbosity) -> Self {
+    /// The streams of the process, where `flags` are those of the command line.
+    pub(crate) fn new(choice: ColorChoice, verbosity: Verbosity, flags: BTreeSet<String>) -> Self {
         let set = crate::places::variable;
         let conditions = |tty| ColorConditions {
             no_color: set("NO_COLOR").is_some(),
@@ -116,6 +120,7 @@ impl Terminal {
             err: Palette::choose(choice, conditions(io::stderr().is_terminal())),
             verbosity,
             width: columns(),
+            flags,
         }
     }
 
@@ -150,6 +155,14 @@ impl Terminal {
             io::ErrorKind::BrokenPipe => e.into(),
             _ => Failure::usage(format!("standard output: {e}")).into(),
         })
+    }
+
+    /// Writes a report in words to stdout, in which the library's names of parameters become flags.
+    ///
+    /// # Errors
+    /// When stdout cannot be written to.
+    pub(crate) fn print_report(&self, text: &str) -> anyhow::Result<()> {
+        self.print(as_flags(text, &self.flags))
     }
 
     /// Writes JSON to stdout, indented.
@@ -189,7 +202,7 @@ impl Terminal {
     }
 
     fn message(&self, label: impl Display, text: impl Display) {
-        let text = shortened(one_line(&text.to_string()));
+        let text = shortened(one_line(&as_flags(&text.to_string(), &self.flags)));
         // If stderr is closed, there is nowhere to report that.
         let _ = writeln!(io::stderr(), "{label} {text}");
     }

@@ -74,6 +74,6 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
             text += &format!("\n{}", whole(report, terminal.out));
         }
     }
-    terminal.print(text)?;
+    terminal.print_report(&text)?;
     Ok(exit)
 }

@@ -246,6 +246,10 @@ fn print(
         for warning in text::warnings(report) {
             terminal.warn(warning);
         }
+        terminal.note(match &report.output {
+            Some(output) => format!("wrote {output}"),
+            None => "nothing was written".to_owned(),
+        });
         return Ok(());
     }
     let mut text = String::new();
@@ -255,5 +259,5 @@ fn print(
         }
     }
     text += &text::rewritten(report, terminal.out);
-    terminal.print(text)
+    terminal.print_report(&text)
 }

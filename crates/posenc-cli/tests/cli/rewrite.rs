@@ -85,11 +85,11 @@ fn a_factor_out_of_range_is_exit_2_in_a_few_words() {
         ("-4", above_zero),
         ("-inf", "unexpected argument"),
         ("1e999", above_zero),
-        ("1e300", "factor must be at most 1e9, got 1e300"),
-        (&nines, "factor must be at most 1e9, got 1e300"),
+        ("1e300", "--factor must be at most 1e9, got 1e300"),
+        (&nines, "--factor must be at most 1e9, got 1e300"),
         (
             "0.5",
-            "factor must be a finite number of at least 1, got 0.5",
+            "--factor must be a finite number of at least 1, got 0.5",
         ),
     ] {
         for law in ["linear", "ntk", "yarn", "llama3"] {
