@@ -102,11 +102,6 @@ impl Given {
         self.0.insert(param.name, value);
     }
 
-    /// The same by the name of a parameter that takes a whole number.
-    pub fn set_count(&mut self, name: &'static str, count: usize) {
-        self.0.insert(name, Value::Count(count));
-    }
-
     /// The value of a parameter.
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.0.get(name)

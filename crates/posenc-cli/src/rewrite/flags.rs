@@ -339,9 +339,9 @@ mod tests {
 
     /// What the line of the next test gives.
     fn family() -> Given {
-        let mut given = Given::default();
-        given.set_count("num-buckets", 16);
-        given.set_count("max-distance", 64);
+        let counts = [("num-buckets", 16), ("max-distance", 64)];
+        let counts = counts.map(|(name, count)| (name, Value::Count(count)));
+        let mut given = Given::from_iter(counts);
         let [slopes, bidirectional] = [0, 1].map(|i| &alibi::FAMILY.params[i]);
         given.set(bidirectional, Value::Bool(true));
         given.set(slopes, Value::Numbers(vec![0.5, 0.25]));

@@ -1,12 +1,11 @@
-//! Reading models from files and streams.
+//! Reading models from files.
 
-use std::io::Read;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
 use super::map::{Mapped, map};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::model::Model;
 
 impl Model {
@@ -28,16 +27,5 @@ impl Model {
         model.file = Some(Arc::new(file));
         model.map = map;
         Ok(model)
-    }
-
-    /// Reads a model from a stream into memory. External data is looked up in the folder of `path`.
-    ///
-    /// # Errors
-    /// When the stream cannot be read, or does not contain a model.
-    pub fn from_reader(mut reader: impl Read, path: Option<&Path>) -> Result<Self> {
-        let mut bytes = vec![];
-        let read = reader.read_to_end(&mut bytes);
-        read.map_err(|e| Error::io(path.unwrap_or(Path::new("the stream")), e))?;
-        Self::from_bytes_at(bytes, path)
     }
 }

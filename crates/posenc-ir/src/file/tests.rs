@@ -167,7 +167,7 @@ fn a_model_from_memory_is_written_too() {
     let folder = tempfile::tempdir().unwrap();
     let bytes = proto(noise(1 << 20, 3)).encode_to_vec();
     let out = folder.path().join("out.onnx");
-    let model = Model::from_reader(bytes.as_slice(), None).unwrap();
+    let model = Model::from_bytes(bytes.clone()).unwrap();
     model.write(&out).unwrap();
     assert!(fs::read(&out).unwrap() == bytes);
     let error = model.write(folder.path().join("absent/out.onnx"));

@@ -75,6 +75,8 @@ pub(crate) fn refusal(error: PlanError, place: impl FnOnce() -> String) -> Rewri
 
 #[cfg(test)]
 mod tests {
+    use posenc_encodings::param::{Given, Value};
+
     use super::*;
 
     /// What is said of `count` given as each parameter.
@@ -86,8 +88,8 @@ mod tests {
         };
         [
             of(|p, n| p.max_length = Some(n)),
-            of(|p, n| p.family.set_count("max-distance", n)),
-            of(|p, n| p.family.set_count("num-buckets", n)),
+            of(|p, n| p.family = Given::from_iter([("max-distance", Value::Count(n))])),
+            of(|p, n| p.family = Given::from_iter([("num-buckets", Value::Count(n))])),
         ]
     }
 

@@ -19,7 +19,7 @@ use crate::rewrite::rewrite;
 use posenc_encodings::families::alibi;
 use posenc_encodings::families::sinusoidal::SinusoidalTerm;
 use posenc_encodings::kind::{Kind, Stack};
-use posenc_encodings::param::Value;
+use posenc_encodings::param::{Given, Value};
 
 fn model() -> Model {
     let mut s = Sketch::default();
@@ -197,7 +197,7 @@ fn requests_that_do_not_fit_are_refused_with_what_to_do() {
         ),
         (
             refused(Kind::T5Bias, &|r| {
-                r.parameters.family.set_count("max-distance", 8)
+                r.parameters.family = Given::from_iter([("max-distance", Value::Count(8))])
             }),
             "leave nothing between",
         ),

@@ -7,6 +7,7 @@ use crate::prove::testing::fixture;
 use crate::request::{InputRole, LawName, Layers, Request};
 use crate::rewrite::{plan, rewrite};
 use posenc_encodings::kind::{Kind, Stack};
+use posenc_encodings::param::{Given, Value};
 
 /// What planning a request says, with a change, that scales rotations or else inserts ALiBi.
 fn said(name: &str, scales: bool, change: impl Fn(&mut Request)) -> Result<(), String> {
@@ -127,8 +128,9 @@ fn what_cannot_be_inserted_is_refused_with_what_helps() {
     assert_eq!(of(Kind::Sinusoidal, &base(1.01)), Ok(()));
     let buckets = |n: usize, far: usize| {
         move |r: &mut Request| {
-            r.parameters.family.set_count("num-buckets", n);
-            r.parameters.family.set_count("max-distance", far);
+            let counts = [("num-buckets", n), ("max-distance", far)];
+            let counts = counts.map(|(name, count)| (name, Value::Count(count)));
+            r.parameters.family = Given::from_iter(counts);
         }
     };
     let why = of(Kind::T5Bias, &buckets(1, 128)).unwrap_err();
