@@ -193,12 +193,17 @@ fn what_cannot_be_resized_is_refused_by_name() {
     for (fixture, args, code, says) in [
         (&gpt2, &["--max-length", "128"][..], 2, "give --scale"),
         (&gpt2, &["--scale", "truncate"], 2, "give --max-length"),
-        (&gpt2, &["--scale", "yarn"], 4, "--scale yarn is of RoPE"),
+        (
+            &gpt2,
+            &["--scale", "yarn"],
+            4,
+            "--scale yarn applies to RoPE only",
+        ),
         (
             &gpt2,
             &["--scale", "truncate", "--max-length", "65"],
-            4,
-            "64 rows cannot be cut off to 65",
+            2,
+            "truncate cannot extend 64 rows to 65",
         ),
         (
             &gpt2,

@@ -73,7 +73,7 @@ pub enum ResizeError {
     #[error("a table without rows cannot be resized")]
     Empty,
     /// Only fewer rows can be cut off.
-    #[error("a table of {old} rows cannot be cut off to {new}")]
+    #[error("truncate cannot extend {old} rows to {new}")]
     NotShorter {
         /// Rows of the table.
         old: usize,
@@ -163,11 +163,6 @@ impl Resizing {
         Ok((0..new)
             .map(|row| smoothed(row, old, new, kernel))
             .collect())
-    }
-
-    /// Whether the first rows stay as they are.
-    pub fn keeps_first_rows(self) -> bool {
-        matches!(self, Self::Tile | Self::Hierarchical | Self::Truncate)
     }
 }
 
@@ -396,7 +391,6 @@ mod tests {
             let got = of(&rows, 8, by, Corners::HalfPixel);
             let bits = |row: &f64| row.to_bits();
             assert!(got[..3].iter().map(bits).eq(rows.iter().map(bits)), "{by}");
-            assert!(by.keeps_first_rows());
         }
         assert_eq!(
             of(&rows, 7, Resizing::Tile, Corners::HalfPixel)[3..],
@@ -426,7 +420,10 @@ mod tests {
     fn what_cannot_be_made_is_refused() {
         let make = |by: Resizing, old, new| by.weights(old, new, Corners::HalfPixel).unwrap_err();
         for (why, says) in [
-            (make(Resizing::Truncate, 4, 5), "cannot be cut off to 5"),
+            (
+                make(Resizing::Truncate, 4, 5),
+                "truncate cannot extend 4 rows to 5",
+            ),
             (make(Resizing::Tile, 4, 3), "fewer than 4"),
             (make(Resizing::Hierarchical, 4, 3), "fewer than 4"),
             (make(Resizing::Hierarchical, 4, 17), "4 rows have 16 pairs"),

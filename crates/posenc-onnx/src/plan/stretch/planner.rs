@@ -9,7 +9,7 @@ mod waves;
 use posenc_encodings::inferred::Inferred;
 use posenc_encodings::kind::Kind;
 use posenc_encodings::laws::LawName;
-use posenc_encodings::resize::{Corners, Resizing};
+use posenc_encodings::resize::{Corners, ResizeError, Resizing};
 
 use super::distances::is_by_distance;
 use super::{ComputedWaves, Plan, Rows, Table, divided, resizing};
@@ -130,7 +130,9 @@ impl Planner<'_> {
                         .filter(|_| divided(finding, 1.0).is_some());
                     let why = match other {
                         Some(scale) if !self.has_learned() => {
-                            format!("`scale` {scale} is of learned tables; {kind} takes linear")
+                            format!(
+                                "`scale` {scale} applies to learned tables only; {kind} takes linear"
+                            )
                         }
                         _ => format!("{kind} is not supported yet in a rescale"),
                     };
@@ -263,7 +265,7 @@ impl Planner<'_> {
                     false => self.check_rows_are_original(finding, by)?,
                 }
                 let weights = by.weights(old, new, corners);
-                let weights = weights.map_err(|why| self.refuse(finding, why.to_string()))?;
+                let weights = weights.map_err(|why| self.no_rows(finding, &why))?;
                 let rows = Rows::Resized {
                     by,
                     corners,
@@ -373,11 +375,22 @@ impl Planner<'_> {
 
     /// How rows are resized.
     fn resizing(&self) -> Result<Resizing, RewriteError> {
-        resizing(self.request)?.ok_or_else(|| {
-            let why = "learned rows do not continue by themselves; give `scale` linear, cubic, tile or \
+        resizing(self.context.found, self.request)?.ok_or_else(|| {
+            let why = "a learned table has no formula for new rows; give `scale` linear, cubic, tile or \
                        hierarchical";
             Refusal::missing("scale", why).into()
         })
+    }
+
+    /// Why these rows cannot be made; where another length could, it is the value that is wrong.
+    fn no_rows(&self, finding: &Finding, why: &ResizeError) -> RewriteError {
+        match (why, finding.node()) {
+            (ResizeError::NotShorter { .. } | ResizeError::NotLonger { .. }, Some(node)) => {
+                let place = self.context.graph().place(node);
+                Refusal::invalid(why.to_string()).at(place).into()
+            }
+            _ => self.refuse(finding, why.to_string()),
+        }
     }
 
     fn refuse(&self, finding: &Finding, why: String) -> RewriteError {
