@@ -176,7 +176,7 @@ impl<'a> Plan<'a> {
         self.edits.is_empty()
     }
 
-    /// The same plan without a borrow of the model, for programs that keep the two apart. The graph
+    /// This plan without a borrow of the model, for programs that keep the two apart. The graph
     /// is copied, and no tensor.
     ///
     /// ```
@@ -337,12 +337,22 @@ impl fmt::Display for Plan<'_> {
                     write!(f, "stretch the encoding of ")?;
                 }
             },
-            _ => write!(f, "rescale the rotations of ")?,
+            Change::Form => write!(f, "write the rotations in another form or layout at ")?,
+            Change::Rescale(_) if self.planned.keeps_frequencies() => {
+                write!(f, "keep the frequencies of ")?;
+            }
+            Change::Rescale(_) => write!(f, "rescale the rotations of ")?,
+            // It has no edits.
+            Change::Nothing { .. } => {}
         }
         let sites = self.edits.len();
         write!(f, "{sites} {}", if sites == 1 { "site" } else { "sites" })?;
         for edit in &self.edits {
-            let (from, to) = (words(&edit.from), words(&edit.to));
+            let with_form = matches!(self.planned.change, Change::Form);
+            let [from, to] = [&edit.from, &edit.to].map(|encoding| match with_form {
+                true => words(encoding) + &form_words(encoding),
+                false => words(encoding),
+            });
             write!(f, "\n  {}: {from} → {to}", edit.site)?;
         }
         if let Some(length) = self.max_length() {
@@ -391,6 +401,13 @@ fn words(encoding: &Value) -> String {
     words
 }
 
+/// The form and the layout of a rotation, as more words behind [`words`].
+fn form_words(encoding: &Value) -> String {
+    let all = [&encoding["form"], &encoding["params"]["layout"]];
+    let all = all.into_iter().filter_map(Value::as_str);
+    all.map(|word| format!(" {word}")).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use crate::detect::branches::branches;
@@ -406,6 +423,38 @@ mod tests {
         is_shared::<Model>();
         is_shared::<crate::Plan<'static>>();
         is_shared::<crate::Rewritten>();
+    }
+
+    #[test]
+    fn a_plan_says_what_it_changes() {
+        let model = Model::checked(fixture("mini/rope")).unwrap();
+        let said = |request: &str| {
+            let request: Request = serde_json::from_str(request).unwrap();
+            model.plan(request).unwrap().to_string()
+        };
+        for (request, want) in [
+            (
+                r#"{"scale": "linear", "parameters": {"factor": 2.0}}"#,
+                "rescale the rotations of 2 sites\n  node_softmax: rope θ=10000 → rope θ=10000 linear",
+            ),
+            (
+                r#"{"form": "onnx"}"#,
+                "write the rotations in another form or layout at 2 sites\n  \
+                 node_softmax: rope θ=10000 ops half → rope θ=10000 onnx half",
+            ),
+            (
+                r#"{"parameters": {"layout": "interleaved"}}"#,
+                "write the rotations in another form or layout at 2 sites\n  \
+                 node_softmax: rope θ=10000 half → rope θ=10000 interleaved",
+            ),
+            (
+                r#"{"parameters": {"max_length": 128}}"#,
+                "keep the frequencies of 2 sites\n",
+            ),
+        ] {
+            let said = said(request);
+            assert!(said.starts_with(want), "{said}");
+        }
     }
 
     #[test]
