@@ -186,29 +186,21 @@ impl Refusal {
     }
 
     /// What kind of reason it is.
-    ///
-    /// The example of [`Refusal`] calls it.
     pub fn kind(&self) -> &RefusalKind {
         &self.kind
     }
 
     /// The reason as a sentence, without the node.
-    ///
-    /// The example of [`Refusal`] calls it.
     pub fn reason(&self) -> &str {
         &self.reason
     }
 
     /// The node that the reason is about, by its place in the graph.
-    ///
-    /// The example of [`Refusal`] calls it.
     pub fn node(&self) -> Option<&str> {
         self.node.as_deref()
     }
 
     /// The attention site that the reason is about, by its name in reports.
-    ///
-    /// The example of [`Refusal`] calls it.
     pub fn site(&self) -> Option<&str> {
         self.site.as_deref()
     }

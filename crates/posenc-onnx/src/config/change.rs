@@ -58,16 +58,12 @@ impl ConfigChange {
     }
 
     /// The configuration afterwards.
-    ///
-    /// The example of [`ConfigChange`] calls it.
     pub fn value(&self) -> &Value {
         &self.value
     }
 
     /// The values that changed, by their keys, as in
     /// [`ConfigFile::changes`](crate::report::ConfigFile::changes).
-    ///
-    /// The example of [`ConfigChange`] calls it.
     pub fn changes(&self) -> &Map<String, Value> {
         &self.changes
     }

@@ -135,15 +135,11 @@ impl Model {
     }
 
     /// What is unusual about the file, though valid.
-    ///
-    /// The example of [`Model::checked`] calls it.
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
     }
 
     /// The graph and everything else of the file.
-    ///
-    /// The example of [`Model`] calls it.
     pub fn as_ir(&self) -> &posenc_ir::Model {
         &self.model
     }
@@ -163,8 +159,6 @@ impl Model {
 
     /// What the encodings compute, as numbers to draw: wavelengths of rotations and the similarity of equal
     /// vectors over their distance, biases over distance, tables as pictures.
-    ///
-    /// The example of [`Figure`] calls it.
     pub fn figures(&self) -> Vec<Figure> {
         figures(&self.model, &self.options())
     }

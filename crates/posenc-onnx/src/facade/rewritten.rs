@@ -64,7 +64,7 @@ impl Rewritten {
         &self.0.model
     }
 
-    /// The same, without the report.
+    /// The rewritten model, without the report.
     ///
     /// ```
     /// # use posenc_onnx::{Alibi, Model, Rescale, Swap};
@@ -223,8 +223,6 @@ impl Rewritten {
 
     /// Whether [`positions_left`](Self::positions_left) has something to run: sites whose encodings
     /// were removed or replaced, that were to have none, or at which a rescale found none.
-    ///
-    /// The example of [`positions_left`](Self::positions_left) calls it.
     pub fn is_without_positions(&self) -> bool {
         self.0.proof.is_some() || !self.0.bare.is_empty()
     }
@@ -289,8 +287,6 @@ impl Rewritten {
 
     /// Whether operators of the model were replaced by others that compute the same, so that it
     /// could be read, or features of queries and keys were put in another order.
-    ///
-    /// The example of [`respelling`](Self::respelling) calls it.
     pub fn is_respelled(&self) -> bool {
         !self.0.respelled.is_empty()
     }

@@ -27,8 +27,6 @@ pub struct Verification {
 
 impl Verification {
     /// The comparisons; none where the model has no encoding.
-    ///
-    /// The example of [`Verification`] calls it.
     pub fn checks(&self) -> &[SiteCheck] {
         &self.checks
     }
@@ -65,8 +63,6 @@ impl Verification {
     }
 
     /// The comparisons as one; `None` where there was none.
-    ///
-    /// The example of [`Verification`] calls it.
     pub fn summary(&self) -> Option<Check> {
         (!self.checks.is_empty()).then(|| Check::of(&self.checks))
     }

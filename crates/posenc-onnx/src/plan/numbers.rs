@@ -73,7 +73,7 @@ impl Numbers {
         }
     }
 
-    /// The same as a tensor of this type.
+    /// The numbers as a tensor of this type.
     ///
     /// # Errors
     /// As [`Self::values`].

@@ -100,7 +100,7 @@ fn runs(subject: &Subject<'_>, length: usize) -> bool {
         && is_affordable(model, found, at)
 }
 
-/// The same at one length.
+/// Compares prefill with decode at one length.
 fn decode_at(
     subject: &Subject<'_>,
     session: &mut dyn Session,

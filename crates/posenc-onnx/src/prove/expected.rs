@@ -33,7 +33,7 @@ pub(crate) struct Expected {
 /// Frequencies in f64, and the factor m on cos and sin.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ExpectedFrequencies {
-    /// The same at every length.
+    /// Frequencies that do not change with the length.
     Fixed(Frequencies),
     /// Those of a scaling, which may change with the length.
     Scaled {

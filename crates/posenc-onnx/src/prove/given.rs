@@ -14,7 +14,7 @@ pub(crate) struct Given<'a> {
     pub(crate) model: &'a Model,
     /// What errors say before a site, where there are two models.
     pub(crate) name: &'static str,
-    /// The same without calls of functions and in the spelling that is read, where that is another
+    /// The model without calls of functions and in the spelling that is read, where that is another
     /// one. A rewrite records what it reads from its output as it is, and so is that held to.
     pub(crate) plain: Option<Model>,
     /// What is not read, with the reason.

@@ -22,7 +22,7 @@ const MANY: usize = 65;
 /// The most scores of one attention in one run: 4 GiB in f32.
 const SCORES: usize = 1 << 30;
 
-/// The same at the ends of tables, which nobody asked for.
+/// The most scores of one attention in a run at the end of a table, which nobody asked for.
 const SCORES_AT_ENDS: usize = 1 << 28;
 
 /// The most multiplications for the scores of all attention in one run: minutes.

@@ -42,7 +42,7 @@ impl Point {
         }
     }
 
-    /// The same with one sequence, where the declared shapes allow it; it is not padded.
+    /// The point with one sequence, where the declared shapes allow it; it is not padded.
     fn alone(self, ports: &Ports) -> Self {
         let at = ports.alone(self.at);
         let padding = match at.batch {

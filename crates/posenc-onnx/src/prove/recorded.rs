@@ -37,7 +37,7 @@ impl Held {
         });
     }
 
-    /// The same, absent where nothing differs.
+    /// A line where something differs; none where `why` is empty.
     pub(crate) fn failure(&mut self, name: &str, quantity: &str, why: String) {
         if !why.is_empty() {
             self.line(name, quantity, why);

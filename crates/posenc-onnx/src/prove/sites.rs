@@ -63,7 +63,7 @@ pub(crate) fn check_rope(
     }
 }
 
-/// The same with the dimensions of a trial run.
+/// Runs rotations with the dimensions of a trial run, and compares them with what is expected.
 fn checked(
     (model, left_out): (&Model, &[Rounding]),
     found: &Found,

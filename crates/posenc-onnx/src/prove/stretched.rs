@@ -28,7 +28,8 @@ use frames::Frames;
 use table_runs::{MOST, TableRuns, by_copy};
 pub(super) use waves::is_code;
 
-/// The same where pairs of tokens count, and not what they have; more where there are more pairs.
+/// The most numbers of a value that is compared where tables by distance change; as many as there are pairs of
+/// tokens, where these are more.
 const PAIRS: usize = 1 << 22;
 
 /// Compares the result with the plan. `is_whole` says that every table of the model was meant; `ended` is

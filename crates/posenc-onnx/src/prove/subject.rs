@@ -54,7 +54,7 @@ impl<'a> Subject<'a> {
         })
     }
 
-    /// The same, with what errors say of it.
+    /// Gives the model a name, by which errors tell it from another one.
     pub(crate) fn named(mut self, name: &'static str) -> Self {
         self.name = name;
         self

@@ -38,7 +38,7 @@ impl Proof {
         self.check_all(&Runtime(backend))
     }
 
-    /// The same in the evaluator.
+    /// Compares as [`check`](Self::check) does, in the evaluator instead of a runtime.
     pub(crate) fn evaluate(&self) -> Result<Vec<SiteCheck>, VerifyError> {
         self.check_all(&Evaluator)
     }

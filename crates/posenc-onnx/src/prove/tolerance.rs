@@ -31,7 +31,7 @@ pub(crate) struct Level {
 }
 
 impl Tolerance {
-    /// The same for integers of 8 bits or fewer: whether a number that is halfway between two steps is
+    /// The tolerance for integers of 8 bits or fewer: whether a number that is halfway between two steps is
     /// rounded up or down depends on the order of sums.
     pub(crate) const QUANTIZED: Self = Self {
         atol: 2.5e-1,
@@ -58,7 +58,7 @@ impl Tolerance {
         }
     }
 
-    /// The same where correct results differ by this much. Single elements may differ by twice the largest
+    /// The tolerance where correct results differ by this much. Single elements may differ by twice the largest
     /// difference that was seen, all together by half more than was seen: a wrong number in many places shows in
     /// their mean, however large the bound of one has to be.
     pub(crate) fn with_noise(self, level: Level) -> Self {

@@ -193,15 +193,11 @@ impl Tensors {
     }
 
     /// The name that errors show.
-    ///
-    /// The example of [`Tensors::from_bytes`] calls it.
     pub fn name(&self) -> &str {
         &self.name
     }
 
     /// The bytes of the file.
-    ///
-    /// The example of [`Tensors::from_bytes`] calls it.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }

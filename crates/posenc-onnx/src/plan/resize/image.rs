@@ -214,7 +214,7 @@ impl Image {
         Refusal::new(RefusalKind::NoEffect(option), why).into()
     }
 
-    /// The same of an image of any size.
+    /// The only input that is an image, of any size; `option` is the parameter that needs it.
     pub(super) fn any(context: &Context<'_>, option: &'static str) -> Result<Self, RewriteError> {
         let ports = context.found.ports.iter();
         let images: Vec<_> = ports

@@ -3,7 +3,7 @@
 /// A size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Number {
-    /// The same for every grid.
+    /// A number that is the same for every grid.
     Fixed(i64),
     /// `factor` × the product of the counted sides + `more`.
     Grid {

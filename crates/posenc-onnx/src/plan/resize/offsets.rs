@@ -21,7 +21,7 @@ pub(crate) struct ResizedBias {
     pub(crate) prefix: usize,
     /// Rows and columns of patches before.
     pub(crate) old: [usize; 2],
-    /// The same afterwards.
+    /// Rows and columns of patches afterwards.
     pub(crate) new: [usize; 2],
     /// The graph computes it for the new grid.
     pub(crate) is_computed: bool,

@@ -42,7 +42,7 @@ pub(crate) enum Wanted {
     Image {
         /// Rows and columns of pixels.
         size: ImageSize,
-        /// The same before.
+        /// Rows and columns of pixels before.
         old: [usize; 2],
         /// How numbers of patches become others.
         by: Interpolations,

@@ -50,7 +50,7 @@ pub(crate) struct Interpolation {
     pub(crate) antialias: Antialias,
 }
 
-/// The same of rows of positions, and of biases by the offset of patches.
+/// How rows of positions, and biases by the offset of patches, become those of another grid.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Interpolations {
     /// Of rows.

@@ -37,12 +37,12 @@ fn table(s: &mut Sketch) -> String {
     s.weights(&[1, PATCHES as usize + 1, HIDDEN])
 }
 
-/// The same with another table.
+/// A vision transformer as [`model`] makes it, with another table.
 fn with_table(table: fn(&mut Sketch) -> String, before: Change, after: Change) -> Model {
     built(table, before, after, None)
 }
 
-/// The same, with another output that is computed of the table.
+/// A vision transformer as [`model`] makes it, with another table and another output that is computed of it.
 fn built(
     table: fn(&mut Sketch) -> String,
     before: Change,

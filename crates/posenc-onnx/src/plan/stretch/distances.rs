@@ -28,7 +28,7 @@ pub(crate) struct ByDistance {
     pub(crate) rows: Rows,
     /// The longest sequence before; `None` where distances are clamped.
     pub(crate) old_length: Option<usize>,
-    /// The same afterwards.
+    /// The longest sequence afterwards; `None` where distances are clamped.
     pub(crate) new_length: Option<usize>,
     /// The encoding afterwards.
     pub(crate) after: Encoding,

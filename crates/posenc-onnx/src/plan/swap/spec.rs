@@ -204,7 +204,7 @@ impl SwapPlan {
         }
     }
 
-    /// The same with other groups.
+    /// The plan with other groups.
     pub(crate) fn with(&self, groups: Vec<Group>) -> Self {
         Self {
             groups,

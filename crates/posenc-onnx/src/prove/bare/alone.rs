@@ -50,7 +50,7 @@ impl Known {
         })
     }
 
-    /// The same of what attention gives, whose heads have features of their own.
+    /// What attention gives, whose heads have features of their own: all axes but those of tokens are features.
     fn with_heads(mut self) -> Self {
         self.features = others(self.dims.len(), &self.tokens).collect();
         self
@@ -136,7 +136,7 @@ impl Alone {
         alone
     }
 
-    /// The same with attention in which the order of tokens matters.
+    /// Adds attention in which the order of tokens matters to what can be replaced.
     pub(super) fn with_ordered(mut self, graph: &Graph, found: &Found) -> Self {
         for attended in &found.attended {
             let site = &found.attention[attended.site];

@@ -47,7 +47,7 @@ impl Near {
         }
     }
 
-    /// The same times a factor.
+    /// The number and its bound, both times a factor.
     pub(crate) fn times(self, factor: f64) -> Self {
         Self {
             value: self.value * factor,
@@ -55,7 +55,7 @@ impl Near {
         }
     }
 
-    /// The same and another one.
+    /// The sum of two numbers, within the sum of their bounds.
     pub(crate) fn plus(self, other: Self) -> Self {
         Self {
             value: self.value + other.value,

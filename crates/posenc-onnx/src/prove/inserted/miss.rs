@@ -21,7 +21,7 @@ pub(crate) fn found_kinds(found: &Found, site: usize) -> Vec<Kind> {
     rotary.chain(own.map(|f| f.encoding.kind())).collect()
 }
 
-/// The same, with what acts on queries or keys by no known formula.
+/// The kinds of the encodings at a site, and `unknown` for what acts on queries or keys by no known formula.
 pub(super) fn kinds(found: &Found, site: usize) -> Vec<Kind> {
     let unknown = found.not_rotary.iter().filter(|r| r.site == site);
     let mut all = found_kinds(found, site);

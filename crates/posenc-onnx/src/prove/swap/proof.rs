@@ -25,7 +25,7 @@ pub(crate) struct Proof {
     pub(crate) swapped: (Model, Found),
     /// What was inserted.
     pub(crate) plan: SwapPlan,
-    /// The same for other branches of the model.
+    /// The proofs of other branches of the model.
     pub(crate) other_branches: Vec<Self>,
 }
 

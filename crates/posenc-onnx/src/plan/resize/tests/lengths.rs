@@ -95,7 +95,7 @@ fn learned(s: &mut Sketch, x: &str) -> String {
     s.op("Add", &[x, &table])
 }
 
-/// The same, picked from more rows.
+/// A learned row is picked from more rows and added to each token.
 fn picked(s: &mut Sketch, x: &str) -> String {
     let table = s.weights(&[40, HIDDEN]);
     let positions = s.typed(DType::I64, &[1, LENGTH], (0..LENGTH).map(|n| n as f64));

@@ -72,7 +72,7 @@ fn waves(s: &mut Sketch, angle: Angle, sides: [usize; 2]) -> [String; 2] {
         .map(|wave| s.floats(&[count, SIZE], (0..count * SIZE).map(|i| wave(number(i)))))
 }
 
-/// The same by the formula of centres, computed of the size of the image; places are divided by the sides that
+/// Cosines and sines by the formula of centres, computed of the size of the image; places are divided by the sides that
 /// `sides` gives, of those that are computed.
 fn computed(s: &mut Sketch, sides: fn(&mut Sketch, [String; 2]) -> [String; 2]) -> [String; 2] {
     let shape = s.op("Shape", &["pixels"]);
@@ -120,7 +120,7 @@ fn rotated(angle: Angle, apart: Apart) -> Model {
     rotated_by(|s| waves(s, angle, [GRID, GRID]), apart)
 }
 
-/// The same with other cosines and sines.
+/// A transformer as [`rotated`] makes it, with other cosines and sines.
 fn rotated_by(waves: impl Fn(&mut Sketch) -> [String; 2], apart: Apart) -> Model {
     let mut s = Sketch::default();
     let pixels = s.input("pixels", DType::F32, &["1", "3", "8", "8"]);

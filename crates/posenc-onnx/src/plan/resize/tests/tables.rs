@@ -108,7 +108,7 @@ fn resizing<const SIDE: usize>(s: &mut Sketch, mode: &str) -> String {
     resized_to::<SIDE>(s, mode, &sizes)
 }
 
-/// The same to sizes that are stored, in one constant or behind those that stay.
+/// Rows that the graph resizes to sizes that are stored, in one constant or behind those that stay.
 fn resizing_to_stored<const SIDE: usize>(s: &mut Sketch, mode: &str, is_joined: bool) -> String {
     let (kept, side) = (HIDDEN as i64, GRID as i64);
     let sizes = match is_joined {

@@ -118,7 +118,7 @@ fn what_mixes_tokens_hides_no_position_before_or_behind_it() {
     }
 }
 
-/// The same behind the last attention.
+/// An operator that mixes tokens behind the last attention.
 #[test]
 fn what_mixes_tokens_at_the_end_hides_no_position() {
     for (name, mix) in MIXERS {
