@@ -45,7 +45,12 @@ pub fn fill(
                 not_compared(done, proof, report)?;
             }
             Ok(verification) => checks.extend_from_slice(verification.checks()),
-            Err(why) => not_run(proof, why, report, "checked by the built-in evaluator only")?,
+            Err(why) => not_run(
+                proof,
+                why,
+                report,
+                "it was checked by the built-in evaluator only",
+            )?,
         }
     }
     report.check = (!checks.is_empty()).then(|| Check::of(&checks));
@@ -148,7 +153,7 @@ fn not_run(
     }
     let reasons: Vec<String> = reasons.iter().map(ToString::to_string).collect();
     let why = reasons.join("; ");
-    let warning = format!("{instead}; no runtime could run it: {why}");
+    let warning = format!("no runtime could run the model, so {instead}; {why}");
     report.warnings.push(warning);
     Ok(())
 }
@@ -163,7 +168,7 @@ fn respelling(
     let checks = match by_any_runtime(search, |backend| Ok(done.respelling(backend)?)) {
         Ok(checks) => checks,
         Err(why) => {
-            let instead = "the operators that were replaced were not compared by a run";
+            let instead = "the replaced operators were not compared";
             return not_run(proof, why, report, instead);
         }
     };
@@ -189,7 +194,7 @@ fn positions_left(
     let left = match by_any_runtime(search, |backend| Ok(done.positions_left(backend)?)) {
         Ok(left) => left,
         Err(why) => {
-            let instead = "that no position is left was read from the graph alone";
+            let instead = "only the graph was searched for positions that are left";
             not_run(proof, why, report, instead)?;
             return Ok(vec![]);
         }
@@ -207,8 +212,8 @@ fn positions_left(
         refuse_or_warn(done, proof, report, &warning)?;
     }
     if left.checks().is_empty() {
-        let warning = "that no position is left was read from the graph alone: no tokens could be \
-                       compared, as behind ends of a sequence that are filled up, or a recurrence";
+        let warning = "only the graph was searched for positions that are left: no tokens could be compared, as \
+                       behind ends of a sequence that are filled up, or a recurrence";
         refuse_or_warn(done, proof, report, warning)?;
     }
     let Some(check) = left.checks().iter().find(|check| !check.ok) else {

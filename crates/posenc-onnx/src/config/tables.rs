@@ -129,13 +129,13 @@ fn stack(found: &Found, finding: &Finding) -> Option<Stack> {
 /// How the rows of a table became others.
 fn method(encoding: &Encoding, table: &Table) -> Option<String> {
     match (&table.rows, encoding) {
-        (Rows::Resized { by, .. }, _) => Some(format!(
-            "no key of a config says how the rows of a learned table became others ({by})"
-        )),
+        (Rows::Resized { by, .. }, _) => {
+            Some(format!("config.json has no key for a resized table ({by})"))
+        }
         (Rows::Waves { code, .. }, Encoding::Sinusoidal(old)) if code.factor != old.factor => {
             let factor = code.factor;
             Some(format!(
-                "no key of a config says that the positions of sinusoids are divided by {factor}"
+                "config.json has no key for sinusoids of positions that are divided by {factor}"
             ))
         }
         _ => None,
@@ -154,9 +154,7 @@ fn widened(finding: &Finding, tables: &ByDistance) -> Option<String> {
         distances::Rows::Widened(Widening::Interpolated)
     );
     let kind = finding.encoding.kind();
-    is_mixed.then(|| {
-        format!("no key of a config says how the rows of {kind} became those of other distances")
-    })
+    is_mixed.then(|| format!("config.json has no key for interpolated rows of {kind}"))
 }
 
 /// By what a bias is divided.
@@ -166,5 +164,5 @@ fn divided(finding: &Finding, bias: &Divided) -> String {
         false => "slopes",
     };
     let (kind, factor) = (finding.encoding.kind(), bias.of_original);
-    format!("no key of a config says that the {what} of {kind} are divided by {factor}")
+    format!("config.json has no key for {what} of {kind} that are divided by {factor}")
 }

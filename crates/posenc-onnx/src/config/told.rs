@@ -167,7 +167,7 @@ fn sizes(found: &Found, plan: &resize::Plan) -> What {
                 return What::Nothing;
             }
             let unsaid = format!(
-                "no key of a config says how the rows of patches became others ({})",
+                "config.json has no key for resized rows of patches ({})",
                 by.rows.by
             );
             let unsaid = plan.interpolates().then_some(unsaid);

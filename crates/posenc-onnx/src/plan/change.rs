@@ -92,7 +92,7 @@ fn stretch_plans(
     branches: &[Branch],
     request: &Request,
 ) -> Result<Change, RewriteError> {
-    stretch::resizing(request)?;
+    stretch::resizing(&branches[0].found, request)?;
     refuse_ineffective(request.ineffective_on_tables(), "this rewrite")?;
     let mut plans = vec![];
     for Branch { found, .. } in branches {

@@ -11,6 +11,7 @@ use crate::detect::identified::KnownLaws;
 use crate::detect::{Found, RotarySite};
 use crate::error::{Refusal, RefusalKind, RewriteError};
 use crate::plan::selection::chosen;
+use crate::plan::stretch;
 use crate::record::{Record, SiteRecord, asked, record};
 use crate::report::{Limit, LimitCause};
 use crate::request::hf_config::HfConfigError;
@@ -145,9 +146,7 @@ fn nothing_rotates(found: &Found, request: &Request) -> String {
              nothing here; {instead}"
         );
     }
-    "no attention of the model is rotary, and nothing else in it can be rescaled so yet; give `to` rope to \
-     insert RoPE"
-        .to_owned()
+    stretch::nothing_rotates(found, request.scale)
 }
 
 struct Planner<'a> {

@@ -17,7 +17,7 @@ use posenc_ir::ValueId;
 use crate::detect::Found;
 use crate::detect::finding::{Encoding, Finding};
 use crate::error::{Refusal, RewriteError};
-use crate::request::Request;
+use crate::request::{Request, ScaleType};
 use distances::{ByDistance, is_by_distance};
 pub(crate) use planner::plan;
 
@@ -215,20 +215,46 @@ fn divided(finding: &Finding, factor: f64) -> Option<Box<dyn ScoreBias>> {
     }
 }
 
+/// Why a request about RoPE changes nothing in a model that does not rotate, with what it can change there.
+pub(crate) fn nothing_rotates(found: &Found, scale: Option<ScaleType>) -> String {
+    let mut kinds: Vec<String> = vec![];
+    let mut advice: Vec<String> = vec![];
+    for finding in &found.findings {
+        let kind = finding.encoding.kind().to_string();
+        if kinds.contains(&kind) {
+            continue;
+        }
+        let scales = match &finding.encoding {
+            Encoding::Learned(_) => Some("linear, cubic, tile, hierarchical or truncate"),
+            other if other.is_absolute() => Some("linear"),
+            _ => (divided(finding, 1.0).is_some() || is_by_distance(finding)).then_some("linear"),
+        };
+        advice.extend(scales.map(|scales| format!("`scale` {scales} for {kind}")));
+        kinds.push(kind);
+    }
+    let what = match scale.filter(|scale| scale.resizing().is_none()) {
+        Some(scale) => format!("`scale` {scale} applies to RoPE only, and "),
+        None => String::new(),
+    };
+    let kinds = match kinds.is_empty() {
+        true => "no positional encoding was found".to_owned(),
+        false => format!("its encoding is {}", kinds.join(" and ")),
+    };
+    advice.push("`to` rope to insert RoPE".to_owned());
+    let advice = advice.join(", or ");
+    format!("{what}no attention of the model is rotary: {kinds}; give {advice}")
+}
+
 /// How rows are resized; `None` where that is not given.
 ///
 /// # Errors
 /// When the scale is one of rotations.
-pub(crate) fn resizing(request: &Request) -> Result<Option<Resizing>, RewriteError> {
+pub(crate) fn resizing(found: &Found, request: &Request) -> Result<Option<Resizing>, RewriteError> {
     let Some(scale) = request.scale else {
         return Ok(None);
     };
-    let by = scale.resizing().ok_or_else(|| {
-        let why = format!(
-            "`scale` {scale} is of RoPE, and no attention of the model is rotary; for its table, give \
-             linear, cubic, tile, hierarchical or truncate, or give `to` rope to insert RoPE"
-        );
-        Refusal::unsupported(why)
-    })?;
+    let by = scale
+        .resizing()
+        .ok_or_else(|| Refusal::unsupported(nothing_rotates(found, Some(scale))))?;
     Ok(Some(by))
 }

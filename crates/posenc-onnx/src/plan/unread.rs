@@ -44,8 +44,8 @@ fn mixers(model: &Model, found: &Found) -> Option<String> {
     let op = model.graph().node(first).op();
     let more = match others.count() {
         0 => String::new(),
-        1 => ", nor was another one".to_owned(),
-        n => format!(", nor were {n} others"),
+        1 => " (and one more node)".to_owned(),
+        n => format!(" (and {n} more nodes)"),
     };
     Some(format!(
         "{}: this {op} mixes tokens and was not recognized as part of attention{more}",

@@ -1,10 +1,12 @@
 //! Checks of a request before any work: whether its options are supported and have an effect.
 
+use super::rope::NO_LAW;
 use super::{Antialias, Corners, Length, Request, ScaleType, Target};
-use crate::error::Refusal;
+use crate::error::{Refusal, RefusalKind};
 use posenc_encodings::family::{Entry, Family};
 use posenc_encodings::kind::{Form, Kind};
 use posenc_encodings::laws::LawName;
+use posenc_encodings::param::ParameterError;
 use posenc_encodings::resize::Resizing;
 use posenc_encodings::words::Word;
 
@@ -25,6 +27,17 @@ pub(crate) fn check_custom(family: &'static Family) -> Result<(), Refusal> {
         )));
     }
     Ok(())
+}
+
+/// The refusal of a parameter without effect; one that only a scaling has is mended by giving that.
+fn without_effect(error: ParameterError) -> Refusal {
+    match error {
+        ParameterError::Ineffective { parameter, of } if of == NO_LAW => Refusal::new(
+            RefusalKind::NoEffect(parameter),
+            format!("`{parameter}` has no effect on {of}; add `scale`, or remove it"),
+        ),
+        other => other.into(),
+    }
 }
 
 impl Request {
@@ -52,7 +65,7 @@ impl Request {
             return Err(Refusal::missing("image-size", why));
         }
         self.check_scaled_kind()?;
-        self.check_law()?;
+        self.check_law().map_err(without_effect)?;
         self.check_family()
     }
 
@@ -70,7 +83,7 @@ impl Request {
                 format!("`to` none leaves nothing for `scale` {scale}; remove one of them")
             }
             (None, _) => format!(
-                "`scale` {scale} is of RoPE, and `to` {kind} inserts another encoding; remove one of them"
+                "`scale` {scale} applies to RoPE only, and `to` {kind} inserts another encoding; remove one of them"
             ),
             (Some(_), Kind::Learned | Kind::Sinusoidal) => format!(
                 "`to` {kind} inserts as many positions as `max-length` says; remove `scale`"
@@ -306,7 +319,7 @@ mod tests {
                 linear,
                 "insert t5-bias first, and scale the result",
             ),
-            (Kind::Alibi, yarn, "`scale` yarn is of RoPE"),
+            (Kind::Alibi, yarn, "`scale` yarn applies to RoPE only"),
             (
                 Kind::Alibi,
                 ScaleType::Tile,

@@ -148,8 +148,8 @@ fn all_are_read(model: &Model, found: &Found, meant: &FxHashSet<Use>) -> Result<
     let Some(id) = left(graph, &found.classes, &found.trace, meant) else {
         return Ok(());
     };
-    let why = "an output is computed here by a position that was not read as part of a rotation, which \
-               would stay as it is";
+    let why = "an output is rotated here by a part of the graph that was not recognized; it would keep the old \
+               frequencies";
     Err(Refusal::unsupported(why).at(graph.place(id)).into())
 }
 
@@ -162,13 +162,14 @@ fn acts_elsewhere(
 ) -> Result<(), RewriteError> {
     let graph = model.graph();
     for group in groups {
-        let place = match elsewhere(graph, &after.classes, &group.touched, meant) {
+        let (place, what) = match elsewhere(graph, &after.classes, &group.touched, meant) {
             None => continue,
-            Some(Elsewhere::Node(id)) => graph.place(id),
-            Some(Elsewhere::Output(value)) => format!("the output {}", graph.name(value)),
+            Some(Elsewhere::Node(id)) => (graph.place(id), "node"),
+            Some(Elsewhere::Output(value)) => {
+                (format!("the output {}", graph.name(value)), "output")
+            }
         };
-        let why = "frequencies, cos or sin of the rotations act here too, which a rescale would \
-                   change as well";
+        let why = format!("this {what} also reads the frequencies, so rescaling would change it");
         return Err(Refusal::unsupported(why).at(place).into());
     }
     Ok(())

@@ -137,16 +137,43 @@ pub(super) fn meaning(edits: &[Edit], to: Kind) -> String {
             }
         }
     }
-    let from = if kinds.is_empty() {
-        "without any encoding".to_owned()
-    } else {
-        format!("with {}", kinds.join(" and "))
+    let with = |kinds: &[&str]| match kinds.is_empty() {
+        true => "without a positional encoding".to_owned(),
+        false => format!("with {}", kinds.join(" and ")),
     };
-    let to = match to {
-        Kind::None => "without any".to_owned(),
-        kind => format!("with {kind}"),
+    let to_kinds = [to.name()];
+    let to_kinds = if to == Kind::None { &[][..] } else { &to_kinds };
+    let (from, to) = match kinds == to_kinds {
+        true => of_parameters(edits, to),
+        false => (with(&kinds), with(to_kinds)),
     };
     format!("the weights were trained {from}: fine-tune the model {to}, or expect worse results")
+}
+
+/// With what weights were trained and what they get, where the kind is the same: the parameters that differ.
+fn of_parameters(edits: &[Edit], kind: Kind) -> (String, String) {
+    let (mut old, mut new) = (vec![], vec![]);
+    let params = |encoding: &Value| encoding["params"].as_object().cloned().unwrap_or_default();
+    let first = edits.iter().find(|edit| edit.from != edit.to);
+    let [before, after] = [first.map(|e| params(&e.from)), first.map(|e| params(&e.to))];
+    let (before, after) = (before.unwrap_or_default(), after.unwrap_or_default());
+    for (name, was) in &before {
+        let is = after.get(name).unwrap_or(&Value::Null);
+        if was != is && was.is_number() && is.is_number() {
+            old.push(format!("{name} {was}"));
+            new.push(format!("{name} {is}"));
+        }
+    }
+    match old.is_empty() {
+        true => (
+            format!("with other parameters of {kind}"),
+            "with the new ones".to_owned(),
+        ),
+        false => (
+            format!("with {kind} of {}", old.join(", ")),
+            format!("with {}", new.join(", ")),
+        ),
+    }
 }
 
 /// What the user should know of the result: how a cache can be used, and what ends below

@@ -32,7 +32,7 @@ fn a_longer_table_is_a_longer_config() {
     let done = change("bert/dynamo", scale(LawName::Linear, to(128))).unwrap();
     let want = json!({"max_position_embeddings": [64, 128]});
     assert_eq!(json!(done.changes()), want);
-    let unsaid = "no key of a config says how the rows of a learned table became others (linear)";
+    let unsaid = "config.json has no key for a resized table (linear)";
     assert_eq!(done.warnings(), [unsaid]);
     let done = change("gpt2/dynamo", scale(ScaleType::Tile, to(128))).unwrap();
     assert_eq!(json!(done.changes()), json!({"n_positions": [64, 128]}));
@@ -216,11 +216,11 @@ fn a_length_that_no_key_names_is_a_warning() {
 #[test]
 fn biases_and_distances_have_no_key() {
     for (name, factor, what) in [
-        ("bloom/dynamo", 2.0, "the slopes of alibi are divided by 2"),
+        ("bloom/dynamo", 2.0, "slopes of alibi that are divided by 2"),
         (
             "t5-encoder/dynamo",
             2.0,
-            "the distances of t5-bias are divided by 2",
+            "distances of t5-bias that are divided by 2",
         ),
     ] {
         let parameters = Parameters {
@@ -229,7 +229,7 @@ fn biases_and_distances_have_no_key() {
         };
         let done = change(name, scale(LawName::Linear, parameters)).unwrap();
         assert!(done.changes().is_empty(), "{name}");
-        let want = format!("no key of a config says that {what}");
+        let want = format!("config.json has no key for {what}");
         assert_eq!(done.warnings(), [want]);
     }
 }
@@ -248,7 +248,7 @@ fn divided_positions_of_sinusoids_have_no_key() {
     );
     let done = done.unwrap();
     assert_eq!(done.value(), &json!({"max_position_embeddings": 256}));
-    let want = "no key of a config says that the positions of sinusoids are divided by 2";
+    let want = "config.json has no key for sinusoids of positions that are divided by 2";
     assert_eq!(done.warnings(), [want]);
 }
 
@@ -258,7 +258,7 @@ fn an_image_size_keeps_its_form() {
     assert_eq!(json!(done.changes()), json!({"image_size": [32, 48]}));
     let done = change("vit/dynamo", image(24, 16)).unwrap();
     assert_eq!(json!(done.changes()), json!({"image_size": [32, [24, 16]]}));
-    let unsaid = "no key of a config says how the rows of patches became others (cubic)";
+    let unsaid = "config.json has no key for resized rows of patches (cubic)";
     assert_eq!(done.warnings(), [unsaid]);
     let images = Images {
         old: [32, 32],

@@ -163,7 +163,10 @@ fn requests_that_computed_sines_do_not_take_are_refused() {
         done(&with(plain), &request).unwrap_err()
     };
     let why = said(|request| request.scale = Some("tile".parse().unwrap()));
-    assert!(why.contains("`scale` tile is of learned tables"), "{why}");
+    assert!(
+        why.contains("`scale` tile applies to learned tables only"),
+        "{why}"
+    );
     let why = said(|request| {
         request.parameters.factor = None;
         request.parameters.max_length = Some(64);

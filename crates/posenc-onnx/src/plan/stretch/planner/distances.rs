@@ -39,7 +39,9 @@ impl Planner<'_> {
                     "`scale` {scale} of {kind} is not supported yet; its sinusoids go on with `max-length` \
                      alone"
                 ),
-                false => format!("`scale` {scale} is of learned tables; {kind} takes linear"),
+                false => {
+                    format!("`scale` {scale} applies to learned tables only; {kind} takes linear")
+                }
             };
             return Err(self.refuse(finding, why));
         }

@@ -65,7 +65,7 @@ impl Planner<'_> {
 
     /// The factor where nothing is given.
     pub(super) fn usual_factor(&mut self) -> f64 {
-        let factor = Inferred::new("factor", FACTOR, "the usual factor");
+        let factor = Inferred::new("factor", FACTOR, "the default");
         inferred::add(&mut self.inferred, factor);
         FACTOR
     }

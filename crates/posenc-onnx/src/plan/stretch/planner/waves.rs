@@ -102,10 +102,12 @@ impl Planner<'_> {
 
     /// Whether a scaling divides the positions of sines and cosines.
     fn divides(&self, finding: &Finding) -> Result<bool, RewriteError> {
-        match resizing(self.request)? {
+        match resizing(self.context.found, self.request)? {
             Some(Resizing::Linear) => Ok(true),
             Some(by) if !self.has_learned() => {
-                let why = format!("`scale` {by} is of learned tables, and this one is sinusoidal");
+                let why = format!(
+                    "`scale` {by} applies to learned tables only, and this one is sinusoidal"
+                );
                 Err(self.refuse(finding, why))
             }
             _ => Ok(false),
