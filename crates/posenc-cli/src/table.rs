@@ -70,7 +70,12 @@ Examples:
   posenc-onnx table --scale yarn --theta 1e4 --rotary-dim 64 --factor 4 --original-length 4096
   posenc-onnx table --scale llama3 --theta 5e5 --rotary-dim 128 --original-length 8192 --format plot
   posenc-onnx table --hf-config config.json
-  posenc-onnx table --theta 1e4 --rotary-dim 64 --format csv > plain.csv";
+  posenc-onnx table --theta 1e4 --rotary-dim 64 --format csv > plain.csv
+
+Exit codes:
+  0  done
+  2  the command line or the config is wrong, or a required value is missing
+  4  the config has a form that is not supported";
 
 /// The base of most models.
 const THETA: f64 = 10_000.0;

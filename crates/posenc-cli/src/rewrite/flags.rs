@@ -69,7 +69,15 @@ Examples:
   Rewrite every model of a folder, with its configurations:
     posenc-onnx rewrite folder --scale yarn --factor 4 -o folder-long
   Replace the encoding, with learned values from a file:
-    posenc-onnx rewrite model.onnx --to t5-bias --params bias.safetensors";
+    posenc-onnx rewrite model.onnx --to t5-bias --params bias.safetensors
+
+Exit codes:
+  0  done, also where the model already is what was asked
+  1  the check of the result failed, or the model has no attention to rewrite
+  2  the command line is wrong, or a required value is missing
+  3  the model cannot be read or is invalid
+  4  the model or the request has a form that is not supported, or a part that matters was not read
+  5  the requested runtime or execution provider is not available";
 
 /// What the model is to become, and where.
 #[derive(Debug, clap::Args)]
