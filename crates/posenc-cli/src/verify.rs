@@ -132,8 +132,9 @@ Examples:
   posenc-onnx verify folder folder-long --except b.onnx
   posenc-onnx verify --all --junit verify.xml
 
-With --all, posenc.toml names models, their rewrites by the flags of rewrite, and settings. A rewrite whose
-output does not exist is made in memory; one that exists has to be what the rewrite makes:
+With --all, posenc.toml names models, their rewrites by the flags of rewrite, and settings. A
+rewrite whose output does not exist is made in memory; one that exists has to be what the rewrite
+makes:
   [verify]
   provider = [\"tract\", \"cpu\"]
   lengths = [1, 64, 128]
@@ -197,6 +198,7 @@ pub(crate) fn run(args: &Args, search: &Search, terminal: &Terminal) -> anyhow::
         Failure::of_file(&all.join(" and "), &error.into())
     })?;
     drop(progress);
+    runtimes.note_missing(terminal);
     model::warn(terminal, path, &warnings);
     if let (Some(path), Some((_, warnings))) = (&args.other, &other) {
         model::warn(terminal, path, warnings);
@@ -207,14 +209,16 @@ pub(crate) fn run(args: &Args, search: &Search, terminal: &Terminal) -> anyhow::
             (args.other.as_ref(), other.as_ref().map(|o| &o.0)),
         ];
         files::write_report(page, &self::page(&report, &all)?)?;
+        terminal.note(format_args!("wrote {}", page.display()));
     }
     if let Some(file) = &args.junit {
         junit::write(file, [(&*path.to_string_lossy(), Ok(&report))])?;
+        terminal.note(format_args!("wrote {}", file.display()));
     }
     if args.json {
         terminal.print_json(&report)?;
     } else {
-        terminal.print(text::text(&report, Detail::of(terminal), terminal.out))?;
+        terminal.print_report(&text::text(&report, Detail::of(terminal), terminal.out))?;
     }
     Ok(if report.ok {
         Exit::Done
@@ -261,6 +265,7 @@ impl Args {
             runtimes: Runtimes::open(&settings.provider, search)?,
             settings,
         };
+        how.runtimes.note_missing(terminal);
         let folders = (folder, self.other.as_deref(), &self.chosen);
         folders::run(folders, &how, &output, terminal)
     }

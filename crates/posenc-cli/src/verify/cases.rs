@@ -169,6 +169,6 @@ pub(super) fn finish(
         };
         text.push('\n');
     }
-    terminal.print(text)?;
+    terminal.print_report(&text)?;
     Ok(exit)
 }

@@ -4,7 +4,7 @@ use posenc_onnx::Model;
 use posenc_onnx::report::{Line, Run, Verify};
 
 use super::summary;
-use super::text::{self, RUNS_LEGEND, SITES_LEGEND, unchecked, verdict};
+use super::text::{self, RUNS_LEGEND, sites_legend, unchecked, verdict};
 use crate::inspect;
 use crate::page::{self, Chart, Mark, Page, Scale};
 use crate::terminal::Palette;
@@ -25,11 +25,11 @@ pub(super) fn html(report: &Verify, models: &[(&str, &Model)]) -> String {
     inspect::found(&mut page, models);
     page.heading("Checks");
     page.table(&summary::sites(&report.sites));
-    page.paragraph("soft", summary::SITES_LEGEND);
+    page.paragraph("soft", &summary::sites_legend(&report.sites));
     page.figures(shares(report).into_iter().collect());
     page.details("Every check", |page| {
         page.table(&text::sites(&report.sites));
-        page.paragraph("soft", SITES_LEGEND);
+        page.paragraph("soft", &sites_legend(&report.sites));
     });
     page.heading("Runs");
     page.table(&summary::runs(&report.runs));

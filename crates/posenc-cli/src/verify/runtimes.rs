@@ -4,6 +4,7 @@ use posenc_runtime::{Backend, Provider};
 
 use crate::backend::Choice;
 use crate::places::Search;
+use crate::terminal::Terminal;
 
 /// The runtimes that a verification uses, each opened once.
 #[derive(Debug)]
@@ -12,6 +13,8 @@ pub struct Runtimes {
     pub backends: Vec<Box<dyn Backend>>,
     /// The requested providers: the index of a runtime, and its provider.
     pub providers: Vec<(usize, Provider)>,
+    /// Why one of the usual runtimes is not used, and how to get it.
+    missing: Vec<String>,
 }
 
 impl Runtimes {
@@ -23,12 +26,15 @@ impl Runtimes {
         let mut runtimes = Self {
             backends: vec![],
             providers: vec![],
+            missing: vec![],
         };
         if choices.is_empty() {
-            let opened = Choice::defaults()
-                .into_iter()
-                .filter_map(|c| c.open(search).ok());
-            runtimes.backends.extend(opened);
+            for choice in Choice::defaults() {
+                match choice.open(search) {
+                    Ok(backend) => runtimes.backends.push(backend),
+                    Err(why) => runtimes.missing.push(why.to_string()),
+                }
+            }
             return Ok(runtimes);
         }
         for choice in choices {
@@ -44,5 +50,12 @@ impl Runtimes {
             runtimes.providers.push((index, choice.provider()));
         }
         Ok(runtimes)
+    }
+
+    /// Says which of the usual runtimes models are not compared in.
+    pub(super) fn note_missing(&self, terminal: &Terminal) {
+        for why in &self.missing {
+            terminal.note(why);
+        }
     }
 }

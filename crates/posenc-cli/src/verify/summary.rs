@@ -2,6 +2,7 @@
 
 use posenc_onnx::report::{Run, SiteCheck};
 
+use super::text::{outcome, records_legend};
 use crate::columns::{Align, Cell, Columns, or_dash};
 use crate::number::{counted, fixed, rough};
 
@@ -9,14 +10,37 @@ const LEFT: Align = Align::Left;
 const RIGHT: Align = Align::Right;
 
 /// What the columns of checks mean.
-pub(super) const SITES_LEGEND: &str = "\
-error, bound: of the element closest to its bound, from an error model";
+pub(super) fn sites_legend(sites: &[SiteCheck]) -> String {
+    let mut legend =
+        "error, bound: of the element closest to its bound, from an error model".to_owned();
+    if sites.len() > 1 {
+        legend += "\nplaces: attention sites, or parts and outputs of the graph";
+    }
+    for line in records_legend(sites) {
+        legend += &format!("\n{line}");
+    }
+    legend
+}
 
 /// What the columns of runs mean.
 pub(super) fn runs_legend(runs: &[Run]) -> String {
-    let mut legend =
-        "error, bound: of the run closest to its bound; – where there is nothing to compare with"
-            .to_owned();
+    let mut legend = "error, bound: of the run closest to its bound".to_owned();
+    if runs
+        .iter()
+        .any(|run| run.is_comparison() && run.max_abs.is_none())
+    {
+        legend += "; –: not a number, or another shape";
+    }
+    let unbounded = |with_error: bool| {
+        let is_such = |run: &Run| !run.is_comparison() && run.max_abs.is_some() == with_error;
+        runs.iter().any(is_such)
+    };
+    if unbounded(false) {
+        legend += "\nnot compared: no other run, or the one that others are compared with";
+    }
+    if unbounded(true) {
+        legend += "\nnot judged: a rewrite may make this difference";
+    }
     if runs.iter().any(|run| run.top1.is_some()) {
         legend += "\ntop-1: the least share of tokens with the same likeliest next token";
     }
@@ -107,7 +131,7 @@ pub(super) fn runs<'a>(runs: &'a [Run]) -> Columns {
                 .map(|share| fixed(share, 3))
                 .unwrap_or_default()
                 .into(),
-            Cell::verdict(group.iter().all(|run| run.ok)),
+            outcome(group.iter().all(|run| run.ok), closest),
         ]);
     }
     columns
