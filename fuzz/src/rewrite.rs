@@ -110,11 +110,10 @@ fn swap(random: &mut Random) -> Request {
             *random.pick(&[None, None, Some(4), Some(0), Some(1 << 40)]),
         ),
     ];
-    for (name, count) in counts {
-        if let Some(count) = count {
-            p.family.set_count(name, count);
-        }
-    }
+    let counts = counts.into_iter();
+    p.family = counts
+        .filter_map(|(name, count)| Some((name, Given::Count(count?))))
+        .collect();
     if let Some(both) = *random.pick(&[None, None, Some(true), Some(false)]) {
         let bidirectional = &posenc_encodings::families::alibi::FAMILY.params[1];
         p.family
