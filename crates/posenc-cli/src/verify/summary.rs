@@ -2,7 +2,6 @@
 
 use posenc_onnx::report::{Run, SiteCheck};
 
-use super::text::{outcome, records_legend};
 use crate::columns::{Align, Cell, Columns, or_dash};
 use crate::number::{counted, fixed, rough};
 
@@ -45,6 +44,32 @@ pub(super) fn runs_legend(runs: &[Run]) -> String {
         legend += "\ntop-1: the least share of tokens with the same likeliest next token";
     }
     legend
+}
+
+/// A line for each quantity that is no number but what a graph is compared with.
+pub(super) fn records_legend(sites: &[SiteCheck]) -> impl Iterator<Item = &'static str> {
+    let lines = [
+        (
+            "graph",
+            "graph: what a site or an output is computed from, as the record of the rewrite has it",
+        ),
+        (
+            "original",
+            "original: what is outside of the edits, as the original has it",
+        ),
+    ];
+    let is_there = |name: &str| sites.iter().any(|site| site.quantity == name);
+    let lines = lines.into_iter().filter(move |(name, _)| is_there(name));
+    lines.map(|(_, line)| line)
+}
+
+/// `ok` or `FAIL`; a run that has no bound says why.
+pub(super) fn outcome(ok: bool, run: &Run) -> Cell {
+    match (run.is_comparison(), run.max_abs) {
+        (false, Some(_)) if ok => "not judged".to_owned().into(),
+        (false, None) if ok => "not compared".to_owned().into(),
+        _ => Cell::verdict(ok),
+    }
 }
 
 /// A row for each quantity.

@@ -89,25 +89,8 @@ pub(super) fn sites_legend(sites: &[SiteCheck]) -> String {
 error: absolute difference from the formula in f64, of the element closest to its bound
 bound: allowed difference of that element, from an error model
 –: not a number, another shape, or no rotation";
-    let records = records_legend(sites).map(|line| format!("\n{line}"));
+    let records = summary::records_legend(sites).map(|line| format!("\n{line}"));
     legend.to_owned() + &records.collect::<String>()
-}
-
-/// A line for each quantity that is no number but what a graph is compared with.
-pub(super) fn records_legend(sites: &[SiteCheck]) -> impl Iterator<Item = &'static str> {
-    let lines = [
-        (
-            "graph",
-            "graph: what a site or an output is computed from, as the record of the rewrite has it",
-        ),
-        (
-            "original",
-            "original: what is outside of the edits, as the original has it",
-        ),
-    ];
-    let is_there = |name: &str| sites.iter().any(|site| site.quantity == name);
-    let lines = lines.into_iter().filter(move |(name, _)| is_there(name));
-    lines.map(|(_, line)| line)
 }
 
 /// What the columns of runs mean.
@@ -118,15 +101,6 @@ ulp: differences in units in the last place; top-1: share of tokens with the sam
 –: nothing to compare with, not a number, or another shape
 not compared: no other run, or the one that others are compared with
 not judged: a rewrite may make this difference";
-
-/// `ok` or `FAIL`; a run that has no bound says why.
-pub(super) fn outcome(ok: bool, run: &Run) -> Cell {
-    match (run.is_comparison(), run.max_abs) {
-        (false, Some(_)) if ok => "not judged".to_owned().into(),
-        (false, None) if ok => "not compared".to_owned().into(),
-        _ => Cell::verdict(ok),
-    }
-}
 
 /// A table under its title; nothing without rows.
 fn section(title: &str, columns: &Columns, legend: &str, palette: Palette) -> String {
@@ -255,7 +229,7 @@ pub(super) fn runs<'a>(runs: impl IntoIterator<Item = &'a Run>) -> Columns {
                 .unwrap_or_default()
                 .into(),
             not_finite(run).into(),
-            outcome(run.ok, run),
+            summary::outcome(run.ok, run),
             run.first_divergence.clone().unwrap_or_default().into(),
         ]);
     }
@@ -336,12 +310,12 @@ pub(super) mod tests {
     #[test]
     fn a_run_without_a_bound_says_why() {
         let mut run = report(true).runs.remove(0);
-        assert_eq!(outcome(true, &run).words(), "ok");
+        assert_eq!(summary::outcome(true, &run).words(), "ok");
         run.bound = None;
-        assert_eq!(outcome(true, &run).words(), "not judged");
-        assert_eq!(outcome(false, &run).words(), "FAIL");
+        assert_eq!(summary::outcome(true, &run).words(), "not judged");
+        assert_eq!(summary::outcome(false, &run).words(), "FAIL");
         run.max_abs = None;
-        assert_eq!(outcome(true, &run).words(), "not compared");
+        assert_eq!(summary::outcome(true, &run).words(), "not compared");
         let legend = summary::runs_legend(&[run]);
         assert!(legend.contains("not compared: no other run"), "{legend}");
         assert!(!legend.contains("not judged"), "{legend}");
