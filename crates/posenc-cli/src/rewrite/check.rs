@@ -176,10 +176,12 @@ fn respelling(
         return Ok(());
     };
     let path = path(done);
+    let output = &check.site;
+    let error = check.max_error.map_or("NaN".into(), |e| format!("{e:.1e}"));
     let why = format!(
-        "{path}: operators in another spelling were replaced, and the output {} is not the same \
-         then; please report this model",
-        check.site
+        "{path}: operators were replaced or features reordered in a way that keeps every result, and yet \
+         the output {output} differs by {error}, more than {:.1e}; please report this model",
+        check.bound
     );
     Err(Failure::unsupported(why).into())
 }
