@@ -190,9 +190,15 @@ pub(crate) fn check(check: &Check, palette: Palette) -> String {
     } else {
         palette.bad("check failed")
     };
-    let (error, bound) = (rough(*max_error), rough(*bound));
     let sites = counted(*sites, "site");
-    format!("{verdict} against the formula in f64: {sites}, largest error {error} (bound {bound})")
+    let found = if max_error.is_finite() {
+        format!("largest error {}", rough(*max_error))
+    } else {
+        "a result is NaN or infinite, as where positions are too large for the model's type"
+            .to_owned()
+    };
+    let bound = rough(*bound);
+    format!("{verdict} against the formula in f64: {sites}, {found} (bound {bound})")
 }
 
 #[cfg(test)]
@@ -287,6 +293,12 @@ mod tests {
         let want =
             "check failed against the formula in f64: 1 site, largest error 0.5 (bound 1e-6)";
         assert_eq!(check(&failed, Palette::Plain), want);
+        let infinite = Check {
+            max_error: f64::INFINITY,
+            ..failed
+        };
+        let text = check(&infinite, Palette::Plain);
+        assert!(text.contains("a result is NaN or infinite"), "{text}");
     }
 
     #[test]

@@ -73,8 +73,11 @@ impl Comparison<'_> {
                 Err(error) => return Err(error),
             }
         }
-        if whole.first.is_none() && !whole.refused.is_empty() {
-            return Err(whole.refused.swap_remove(0));
+        // The last runtime supports most.
+        if whole.first.is_none()
+            && let Some(error) = whole.refused.pop()
+        {
+            return Err(error);
         }
         whole.pads_apart = sweep.pads_apart;
         whole.are_unfilled = sweep.are_unfilled;

@@ -208,9 +208,9 @@ fn the_first_value_that_differs_between_two_models_is_named_whatever_is_equal_af
     assert!(report.runs.iter().all(|run| run.first_divergence.is_none()));
 }
 
-/// Takes no model.
+/// Takes no model, and says why.
 #[derive(Clone, Debug)]
-struct Refusing;
+struct Refusing(&'static str);
 
 impl Backend for Refusing {
     fn name(&self) -> &'static str {
@@ -226,14 +226,14 @@ impl Backend for Refusing {
         _: posenc_runtime::ModelSource<'_>,
         _: &posenc_runtime::Options,
     ) -> Result<Box<dyn posenc_runtime::Session>, RuntimeError> {
-        Err(RuntimeError::unsupported("refusing", "it never does"))
+        Err(RuntimeError::unsupported("refusing", self.0))
     }
 }
 
 #[test]
 fn a_runtime_that_refuses_is_named_and_counts_as_no_comparison() {
     let model = fixture("llama/torchscript");
-    let both: Vec<Box<dyn Backend>> = vec![Box::new(Refusing), Box::new(Evaluator::default())];
+    let both: [Box<dyn Backend>; 2] = [Box::new(Refusing("no")), Box::new(Evaluator::default())];
     let report = verify(&model, None, &short(), &both).unwrap();
     assert!(report.ok);
     let warning = &report.warnings[0];
@@ -245,8 +245,8 @@ fn a_runtime_that_refuses_is_named_and_counts_as_no_comparison() {
     };
     let error = verify(&model, None, &named, &both).unwrap_err();
     assert_eq!(error.reason(), Reason::Unsupported);
-    let refusing: [Box<dyn Backend>; 1] = [Box::new(Refusing)];
-    let error = verify(&model, None, &short(), &refusing).unwrap_err();
+    let refusing = ["neither", "it never does"].map(|why| Box::new(Refusing(why)) as _);
+    let error = verify(&fixture("gpt2/torchscript"), None, &short(), &refusing).unwrap_err();
     assert_eq!(error.reason(), Reason::Unsupported);
     assert!(error.to_string().contains("it never does"), "{error}");
     let error = verify(&model, None, &short(), &[]).unwrap_err();
@@ -297,7 +297,7 @@ fn rotations_of_a_model_in_another_spelling_are_compared() {
 #[test]
 fn a_runtime_that_runs_no_rotation_is_named() {
     let model = fixture("mini/rope");
-    let both: Vec<Box<dyn Backend>> = vec![Box::new(Evaluator::default()), Box::new(Refusing)];
+    let both: [Box<dyn Backend>; 2] = [Box::new(Evaluator::default()), Box::new(Refusing("no"))];
     let found = detect(&model, &Options::default());
     let each: Vec<&dyn Backend> = both.iter().map(AsRef::as_ref).collect();
     let (rotations, refused) = rotations::rotations(&model, &found, &each).unwrap();
