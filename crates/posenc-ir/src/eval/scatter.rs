@@ -1,7 +1,7 @@
 //! Operators that write elements at computed indices.
 
 use super::array::{Array, flat, from_vec};
-use super::call::{Call, Outputs};
+use super::call::{Call, Given, Outputs};
 use super::data::Shared;
 use super::gather::{element_places, same_rank, tuple_places};
 use super::shape;
@@ -80,8 +80,14 @@ fn write<T: Copy>(
     from_vec(data.shape(), out)
 }
 
-fn write_any(c: &Call<'_>, starts: &[usize], inner: usize, meeting: Meeting) -> Option<Array> {
-    Some(match (c.array(0)?, c.array(2)?) {
+/// Writes the updates of an input.
+fn write_any(
+    c: &Call<'_>,
+    updates: usize,
+    (starts, inner): (&[usize], usize),
+    meeting: Meeting,
+) -> Option<Array> {
+    Some(match (c.array(0)?, c.array(updates)?) {
         (Array::Float(a), Array::Float(b)) => {
             Array::Float(write(&a, &b, starts, inner, |x, y| meeting.float(x, y))?)
         }
@@ -107,7 +113,7 @@ pub(super) fn scatter_elements(c: &Call<'_>) -> Outputs {
     c.map(x.dtype, |_| {
         let (dims, index_dims) = (x.dims.as_ref()?, indices.dims.as_ref()?);
         let starts = element_places(dims, index_dims, along?, &indices.ints(c.budget)?)?;
-        write_any(c, &starts, 1, meeting)
+        write_any(c, 2, (&starts, 1), meeting)
     })
 }
 
@@ -124,6 +130,66 @@ pub(super) fn scatter_nd(c: &Call<'_>) -> Outputs {
         let (dims, index_dims) = (x.dims.as_ref()?, indices.dims.as_ref()?);
         let inner = shape::elements(&dims[*index_dims.last()?..])?;
         let starts = tuple_places(dims, 0, index_dims, &indices.ints(c.budget)?)?;
-        write_any(c, &starts, inner, meeting)
+        write_any(c, 2, (&starts, inner), meeting)
     })
+}
+
+/// New slots of a cache, written from an index of each sequence on; where it is circular, those behind its end go
+/// to its beginning.
+pub(super) fn tensor_scatter(c: &Call<'_>) -> Outputs {
+    let (cache, update) = (c.need(0)?, c.need(1)?);
+    let circular = match c.string("mode")? {
+        None | Some("linear") => false,
+        Some("circular") => true,
+        Some(_) => return Err(Why::Attribute("mode").into()),
+    };
+    let along = c.int("axis")?.unwrap_or(-2);
+    let along = match &cache.dims {
+        Some(dims) => Some(shape::axis(along, dims.len())?),
+        None => None,
+    };
+    c.map(cache.dtype, |_| {
+        let (dims, new, along) = (cache.dims.as_ref()?, update.dims.as_ref()?, along?);
+        let first = match c.input_list(2) {
+            Given::Absent => vec![0; dims[0]],
+            Given::Known(first) => first,
+            Given::Unknown => return None,
+        };
+        let starts = slots(dims, new, along, &first, circular)?;
+        let inner = shape::elements(&dims[along + 1..])?;
+        write_any(c, 1, (&starts, inner), Meeting::Replace)
+    })
+}
+
+/// Where the new slots of each sequence and head begin.
+fn slots(
+    dims: &[usize],
+    new: &[usize],
+    along: usize,
+    first: &[i64],
+    circular: bool,
+) -> Option<Vec<usize>> {
+    let mut axes = dims.iter().zip(new).enumerate();
+    let fits = axes.all(|(axis, (all, new))| axis == along || all == new);
+    if along == 0 || dims.len() != new.len() || first.len() != dims[0] || !fits {
+        return None;
+    }
+    let heads = shape::elements(&dims[1..along])?;
+    let inner = shape::elements(&dims[along + 1..])?;
+    let mut starts = vec![];
+    for (sequence, first) in first.iter().enumerate() {
+        let first = usize::try_from(*first).ok()?;
+        for head in 0..heads {
+            for slot in 0..new[along] {
+                let mut slot = first.checked_add(slot)?;
+                if circular {
+                    slot = slot.checked_rem(dims[along])?;
+                } else if slot >= dims[along] {
+                    return None;
+                }
+                starts.push(((sequence * heads + head) * dims[along] + slot) * inner);
+            }
+        }
+    }
+    Some(starts)
 }

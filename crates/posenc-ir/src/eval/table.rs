@@ -184,6 +184,7 @@ const STANDARD: &[(&str, Kernel)] = &[
     ("Swish", unary::swish),
     ("Tan", unary::tan),
     ("Tanh", unary::tanh),
+    ("TensorScatter", scatter::tensor_scatter),
     ("ThresholdedRelu", unary::like),
     ("Tile", pad::tile),
     ("TopK", make::top_k),

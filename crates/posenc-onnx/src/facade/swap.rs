@@ -180,7 +180,8 @@ impl Swap {
         Ok(self)
     }
 
-    /// Sets a parameter that the family has, if there is a value; values out of range are refused when the request is planned.
+    /// Sets a parameter that the family has, if there is a value; values out of range are refused when the request is
+    /// planned.
     fn set(&mut self, name: &str, value: Option<Value>) {
         let family = self.0.to.and_then(Kind::family);
         let param = family.and_then(|family| family.params.iter().find(|p| p.name == name));

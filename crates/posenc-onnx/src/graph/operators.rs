@@ -78,9 +78,17 @@ pub(crate) fn is_layout(op: &str) -> bool {
 
 /// Operators that write other elements into their first input, in place of what is there.
 pub(crate) fn is_write(node: &Node) -> bool {
-    let writes = matches!(node.op(), "ScatterND" | "ScatterElements" | "Scatter");
     let replaces = matches!(node.string("reduction"), Ok(None | Some("none")));
-    writes && replaces && node.domain().is_empty()
+    written_slots(node).is_some() && replaces && node.domain().is_empty()
+}
+
+/// The inputs of an operator that writes: the places, and what is written there.
+pub(crate) fn written_slots(node: &Node) -> Option<(usize, usize)> {
+    match node.op() {
+        "ScatterND" | "ScatterElements" | "Scatter" => Some((1, 2)),
+        "TensorScatter" => Some((2, 1)),
+        _ => None,
+    }
 }
 
 /// The input of two slices, where a `Concat` puts another value between them.

@@ -246,7 +246,7 @@ fn a_runtime_that_refuses_is_named_and_counts_as_no_comparison() {
     let error = verify(&model, None, &named, &both).unwrap_err();
     assert_eq!(error.reason(), Reason::Unsupported);
     let refusing = ["neither", "it never does"].map(|why| Box::new(Refusing(why)) as _);
-    let error = verify(&fixture("gpt2/torchscript"), None, &short(), &refusing).unwrap_err();
+    let error = verify(&fixture("bert/dynamo"), None, &short(), &refusing).unwrap_err();
     assert_eq!(error.reason(), Reason::Unsupported);
     assert!(error.to_string().contains("it never does"), "{error}");
     let error = verify(&model, None, &short(), &[]).unwrap_err();

@@ -157,3 +157,27 @@ fn scattered_updates_replace_or_combine_elements() {
         assert!(out.data.is_none());
     }
 }
+
+#[test]
+fn new_slots_of_a_cache_are_written_from_an_index_of_each_sequence_on() {
+    let cache = ints(&[2, 1, 4, 1], &[1, 2, 3, 4, 5, 6, 7, 8]);
+    let new = ints(&[2, 1, 2, 1], &[10, 20, 30, 40]);
+    let written = |mode: &str, first: &[i64]| {
+        let written = op("TensorScatter").text("mode", mode);
+        let out = written.run(&[cache.clone(), new.clone(), list(first)]);
+        let numbers = out.unwrap().to_i64()?;
+        Some(numbers.iter().copied().collect::<Vec<i64>>())
+    };
+    let both = Some(vec![10, 20, 3, 4, 5, 6, 30, 40]);
+    assert_eq!(written("linear", &[0, 2]), both);
+    assert_eq!(written("circular", &[0, 2]), both);
+    let around = Some(vec![20, 2, 3, 10, 5, 30, 40, 8]);
+    assert_eq!(written("circular", &[3, 1]), around);
+    for first in [&[3, 1][..], &[-1, 0], &[0], &[0, i64::MAX]] {
+        assert_eq!(written("linear", first), None, "{first:?}");
+    }
+    let absent = op("TensorScatter").numbers(&[cache.clone(), new.clone()]);
+    assert_eq!(absent.1, [10.0, 20.0, 3.0, 4.0, 30.0, 40.0, 7.0, 8.0]);
+    let odd = op("TensorScatter").text("mode", "spiral");
+    assert_eq!(odd.why(&[cache, new]), Some(Why::Attribute("mode")));
+}

@@ -82,7 +82,7 @@ pub(crate) fn back(
         }
         op if is_reshape(op) && slot == 0 => regrouped(from, to, tokens),
         "Concat" | "Split" | "Slice" | "Pad" | "Resize" | "ScatterND" | "ScatterElements"
-        | "Upsample" => (from.len() == to.len()).then_some(tokens),
+        | "TensorScatter" | "Upsample" => (from.len() == to.len()).then_some(tokens),
         "Gather" if slot == 0 => {
             let axis = wrap(node.int("axis").ok()?.unwrap_or(0), from.len())?;
             let picked = trace.get(node.input(1)?).dims.as_ref()?.len();

@@ -13,7 +13,7 @@ use crate::detect::found::Found;
 use crate::detect::runs::BUDGET;
 use crate::graph::dataflow::Class;
 use crate::graph::lane::{Lane, back};
-use crate::graph::operators::{is_elementwise, is_norm, is_write};
+use crate::graph::operators::{is_elementwise, is_norm, is_write, written_slots};
 
 /// Nodes between what queries and keys share and the scores.
 const FEW: usize = 512;
@@ -112,7 +112,8 @@ impl Between {
         // Into which slot of a cache a key is written makes no difference to its product with a query.
         let is_slot = |node: &Node, value: &ValueId| {
             let cached = |data| !found.classes.of_value(data).has(Class::FRESH);
-            is_write(node) && node.input(0).is_some_and(cached) && node.input(1) == Some(*value)
+            let places = written_slots(node).and_then(|(places, _)| node.input(places));
+            is_write(node) && node.input(0).is_some_and(cached) && places == Some(*value)
         };
         let reads = |id: &&NodeId| {
             let node = graph.node(**id);

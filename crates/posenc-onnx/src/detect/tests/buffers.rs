@@ -90,6 +90,19 @@ fn by_elements(s: &mut Sketch, pair: [&str; 2]) -> String {
     scattered(s, pair, "cache_position", "none")
 }
 
+/// From the slot of the first token of each sequence on, as the standard operator writes them.
+fn by_operator(s: &mut Sketch, [cache, new]: [&str; 2]) -> String {
+    let first = s.slice("cache_position", 0, [0, 1, 1]);
+    let shape = s.op("Shape", &[new]);
+    let batch = s.slice(&shape, 0, [0, 1, 1]);
+    let first = s.op("Expand", &[&first, &batch]);
+    s.with(
+        "TensorScatter",
+        &[cache, new, &first],
+        &[("axis", A::Int(2))],
+    )
+}
+
 /// Between two parts of the cache, from the slot of the first token on. The slots behind it are lost, as many as are
 /// new, or none.
 fn between(s: &mut Sketch, [cache, new]: [&str; 2], is_lost: bool) -> String {
@@ -113,7 +126,7 @@ fn by_parts(s: &mut Sketch, pair: [&str; 2]) -> String {
 
 #[test]
 fn a_mask_by_slots_is_causal_where_places_are_compared() {
-    for write in [by_rows, by_elements, by_parts] {
+    for write in [by_rows, by_elements, by_operator, by_parts] {
         for is_causal in [true, false] {
             let found = detect(&model(write, is_causal, [false; 2]), &Options::default());
             let [site] = &found.attention[..] else {
@@ -137,7 +150,7 @@ fn rotating(write: Write, rotates: [bool; 2]) -> [usize; 2] {
 
 #[test]
 fn rotations_of_keys_are_read_before_they_are_written() {
-    for write in [by_rows, by_elements, by_parts] {
+    for write in [by_rows, by_elements, by_operator, by_parts] {
         assert_eq!(rotating(write, [true; 2]), [1, 0]);
         assert_eq!(rotating(write, [true, false]), [0, 1], "queries alone");
         assert_eq!(rotating(write, [false, true]), [0, 1], "keys alone");

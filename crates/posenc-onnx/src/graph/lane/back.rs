@@ -5,7 +5,7 @@ use posenc_ir::{Graph, NodeId, ValueId};
 
 use super::pads::pads;
 use super::{Lane, slice_start, wrap};
-use crate::graph::operators::{is_elementwise, is_layout, is_rotary, is_write};
+use crate::graph::operators::{is_elementwise, is_layout, is_rotary, is_write, written_slots};
 
 /// The lane of input `slot` of a node, given the lane of its output `output`; `None` where the
 /// sequence cannot be followed through the node.
@@ -60,7 +60,7 @@ impl Through<'_> {
             "Concat" => self.concatenated(lane),
             "Transpose" => self.transposed(lane),
             op if is_elementwise(op) => self.broadcast(lane),
-            _ if is_write(node) && self.slot != 1 => self.written(lane),
+            _ if is_write(node) => self.written(lane),
             // Every other operator takes content by its first input alone.
             _ if self.slot != 0 => None,
             "Expand" | "Tile" => self.repeated(lane),
@@ -142,7 +142,9 @@ impl Through<'_> {
     /// Tokens that are written into others along the sequence, as into a cache of fixed size, or those others. What is
     /// written has whole features.
     fn written(&self, lane: Lane) -> Option<Lane> {
-        let new = self.graph.node(self.id).input(2)?;
+        let node = self.graph.node(self.id);
+        let (places, new) = written_slots(node)?;
+        let new = node.input(new).filter(|_| self.slot != places)?;
         let new = self.trace.get(new).dims.as_deref()?;
         let mut axes = new.iter().zip(self.to).enumerate();
         let fits = new.len() == self.to.len()

@@ -98,7 +98,7 @@ fn joins(graph: &Graph, found: &Found, past: ValueId) -> Vec<NodeId> {
 fn is_passed(node: &Node) -> bool {
     let joins = matches!(
         node.op(),
-        "Concat" | "ScatterND" | "ScatterElements" | "Where"
+        "Concat" | "ScatterND" | "ScatterElements" | "TensorScatter" | "Where"
     );
     let moves = is_layout(node.op()) || is_copy(node.op()) || node.is("Slice");
     joins || moves || is_elementwise(node.op())

@@ -75,7 +75,7 @@ impl Rules<'_> {
             }
             "GatherElements" if self.picks_alike(node, inputs) => Some(Step::plain(first?.clone())),
             "ScatterElements" | "ScatterND" if reduces(node) => self.scattered(id, inputs),
-            "GatherElements" | "ScatterElements" | "Scatter" => {
+            "GatherElements" | "ScatterElements" | "Scatter" | "TensorScatter" => {
                 let moved = self.by_element(id, inputs);
                 moved.or_else(|| self.chosen(id, inputs))
             }
@@ -340,6 +340,7 @@ impl Rules<'_> {
             "Concat" => true,
             "Pad" => slot == 0 || slot == 2,
             "ScatterND" | "ScatterElements" | "Scatter" => slot != 1,
+            "TensorScatter" => slot != 2,
             _ => slot == 0,
         }
     }
