@@ -10,7 +10,12 @@ const TOKENS: usize = 1 << 21;
 const SAMPLES: usize = 1 << 24;
 
 /// The most elements of an input.
-const ELEMENTS: Budget = Budget { elements: 1 << 40 };
+const ELEMENTS: Budget = Budget {
+    elements: match usize::BITS {
+        64.. => 1usize.wrapping_shl(40),
+        _ => 1 << 30,
+    },
+};
 
 /// Opens the declared dimensions that are too long, the longest first. Returns them with their sizes.
 pub(super) fn open(dtype: DType, dims: &mut [Dim]) -> Vec<(usize, usize)> {
