@@ -104,7 +104,7 @@ fn is_plain(dtype: DType) -> bool {
 }
 
 /// The most elements of a generated feed.
-pub const MOST: usize = 1 << 27;
+pub const MOST_ELEMENTS: usize = 1 << 27;
 
 /// Deterministic random tensors: the same seed gives the same tensors on every machine.
 ///
@@ -136,13 +136,13 @@ impl Random {
     }
 
     /// A tensor with elements of `low..high`; integers and bools are rounded down. `None` for
-    /// strings, complex numbers, types under 8 bits, floats under 16, and more than [`MOST`] elements.
+    /// strings, complex numbers, types under 8 bits, floats under 16, and more than [`MOST_ELEMENTS`] elements.
     pub fn tensor(&mut self, dtype: DType, dims: &[usize], low: f64, high: f64) -> Option<Tensor> {
         if !is_plain(dtype) {
             return None;
         }
         let count = dims.iter().try_fold(1usize, |n, d| n.checked_mul(*d))?;
-        if count > MOST {
+        if count > MOST_ELEMENTS {
             return None;
         }
         let whole = !dtype.is_float();

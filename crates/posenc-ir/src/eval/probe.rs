@@ -66,11 +66,11 @@ pub fn probe(
             run.node(node);
         }
         for value in reads {
-            let left = readers.get_mut(value).map_or(1, |left| {
-                *left -= 1;
-                *left
-            });
-            if left == 0 && run.memory.changed.contains_key(value) {
+            let Some(left) = readers.get_mut(value) else {
+                continue;
+            };
+            *left -= 1;
+            if *left == 0 && run.memory.changed.contains_key(value) {
                 run.forget(*value);
             }
         }

@@ -170,7 +170,7 @@ fn slots(
     circular: bool,
 ) -> Option<Vec<usize>> {
     let mut axes = dims.iter().zip(new).enumerate();
-    let fits = axes.all(|(axis, (all, new))| axis == along || all == new);
+    let fits = axes.all(|(axis, (all, new))| all == new || axis == along && new < all);
     if along == 0 || dims.len() != new.len() || first.len() != dims[0] || !fits {
         return None;
     }

@@ -4,7 +4,7 @@
 use std::fmt;
 
 use posenc_ir::{DType, Graph, Tensor, ValueId};
-use posenc_runtime::feeds::{MOST, Random};
+use posenc_runtime::feeds::{MOST_ELEMENTS, Random};
 
 use super::VerifyError;
 use crate::graph::lane::wrap;
@@ -320,6 +320,7 @@ fn feed(
         Role::Content if port.dtype.is_float() => {
             Random::new(content).tensor(port.dtype, dims, -1.0, 1.0)
         }
+        // It may be a length.
         Role::Content => fill(port.dtype, dims, |_| total as f64),
     }
 }
@@ -341,7 +342,7 @@ fn fill(dtype: DType, dims: &[usize], at: impl Fn(usize) -> f64) -> Option<Tenso
         return None;
     }
     let count = dims.iter().try_fold(1usize, |n, d| n.checked_mul(*d))?;
-    if count > MOST {
+    if count > MOST_ELEMENTS {
         return None;
     }
     let values: Vec<f64> = (0..count).map(at).collect();

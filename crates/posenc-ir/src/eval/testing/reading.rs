@@ -176,6 +176,16 @@ fn new_slots_of_a_cache_are_written_from_an_index_of_each_sequence_on() {
     for first in [&[3, 1][..], &[-1, 0], &[0], &[0, i64::MAX]] {
         assert_eq!(written("linear", first), None, "{first:?}");
     }
+    let long = [
+        ints(&[1, 1, 1, 0], &[]),
+        Value::opaque(DType::I64, [1, 1, 1 << 60, 0]),
+        list(&[0]),
+    ];
+    let circular = op("TensorScatter").text("mode", "circular");
+    assert!(
+        circular.run(&long).unwrap().data.is_none(),
+        "more than the cache has"
+    );
     let absent = op("TensorScatter").numbers(&[cache.clone(), new.clone()]);
     assert_eq!(absent.1, [10.0, 20.0, 3.0, 4.0, 30.0, 40.0, 7.0, 8.0]);
     let odd = op("TensorScatter").text("mode", "spiral");

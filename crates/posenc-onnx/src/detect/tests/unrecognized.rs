@@ -312,13 +312,13 @@ fn attention_in_the_body_of_an_operator_that_is_no_control_flow_is_warned_of() {
 
 #[test]
 fn a_mask_of_queries_and_keys_alone_is_read() {
-    let causal = |axes: &[i64]| {
+    let causal = |op: &str, axes: &[i64]| {
         let mut s = Sketch::default();
         let x = s.embedded();
         let [q, k, v] = [0; 3].map(|_| s.headed(&x));
         let places = s.range();
         let [row, column] = [[1], [0]].map(|axis| s.unsqueeze(&places, &axis));
-        let mut mask = s.op("GreaterOrEqual", &[&row, &column]);
+        let mut mask = s.op(op, &[&row, &column]);
         if !axes.is_empty() {
             mask = s.unsqueeze(&mask, axes);
         }
@@ -326,6 +326,9 @@ fn a_mask_of_queries_and_keys_alone_is_read() {
         found(&s.model(23, &[&y])).attention[0].mask.causal
     };
     for axes in [&[][..], &[0], &[0, 1]] {
-        assert_eq!(causal(axes), Some(true), "{axes:?}");
+        assert_eq!(causal("GreaterOrEqual", axes), Some(true), "{axes:?}");
+        for other in ["LessOrEqual", "NotEqual"] {
+            assert_ne!(causal(other, axes), Some(true), "{other} {axes:?}");
+        }
     }
 }

@@ -9,7 +9,7 @@ use super::{Mixing, Rules, Step};
 use crate::graph::dataflow::Class;
 use crate::graph::lane::pads::pads;
 use crate::graph::lane::wrap;
-use crate::graph::operators::{gather_axis, is_reshape};
+use crate::graph::operators::{gather_axis, is_reshape, written_slots};
 
 /// Elements of a value whose sets are moved one by one, and room for the operators that move them.
 const BUDGET: Budget = Budget { elements: 1 << 22 };
@@ -339,9 +339,7 @@ impl Rules<'_> {
         match node.op() {
             "Concat" => true,
             "Pad" => slot == 0 || slot == 2,
-            "ScatterND" | "ScatterElements" | "Scatter" => slot != 1,
-            "TensorScatter" => slot != 2,
-            _ => slot == 0,
+            _ => written_slots(node).map_or(slot == 0, |(places, _)| slot != places),
         }
     }
 }
