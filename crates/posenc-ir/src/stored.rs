@@ -125,18 +125,21 @@ impl Stored {
         Some(self.dims.iter().product())
     }
 
+    /// The type and the number of elements.
+    pub(crate) fn contents(&self) -> Result<(DType, usize)> {
+        let unknown = || Error::invalid("the element type of the tensor is unknown");
+        let overflow = || format!("the tensor's dimensions {:?} overflow", self.dims);
+        let elements = || self.elements().ok_or_else(|| Error::invalid(overflow()));
+        Ok((self.dtype.ok_or_else(unknown)?, elements()?))
+    }
+
     /// The tensor, where it is dense and numeric and its payload is in the model.
     ///
     /// # Errors
     /// When the payload does not have the length of the type and the dimensions; when it is
     /// external, sparse, or contains strings.
     pub fn tensor(&self) -> Result<Tensor> {
-        let dtype = self
-            .dtype
-            .ok_or_else(|| Error::invalid("the element type of the tensor is unknown"))?;
-        let elements = self
-            .elements()
-            .ok_or_else(|| Error::invalid("the tensor's dimensions overflow"))?;
+        let (dtype, elements) = self.contents()?;
         let bytes = match &self.payload {
             Payload::Raw(bytes) => bytes.clone(),
             Payload::Typed(message) => typed(dtype, elements, message)?,
@@ -193,9 +196,10 @@ impl External {
 
     /// The number of bytes of the payload, which must be that of the type and the dimensions.
     pub(crate) fn expected_length(&self, stored: &Stored) -> Result<u64> {
-        let want = stored.elements().and_then(|n| stored.dtype?.payload(n));
-        let Some(want) = want.and_then(|n| u64::try_from(n).ok()) else {
-            let why = "the tensor's type is unknown or its dimensions overflow";
+        let (dtype, elements) = stored.contents()?;
+        let Some(want) = dtype.payload(elements).and_then(|n| u64::try_from(n).ok()) else {
+            let why =
+                format!("its external data of {elements} elements of {dtype} has no known length");
             return Err(Error::invalid(why));
         };
         match self.length.filter(|length| *length != want) {

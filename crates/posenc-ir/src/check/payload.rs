@@ -116,16 +116,8 @@ fn within(model: &Model, indices: &TensorProto, dims: &[i64]) -> Result<()> {
     }
 }
 
-/// The type and the number of elements.
-fn shape(stored: &Stored) -> Result<(DType, usize)> {
-    let unknown = || Error::invalid("the element type of the tensor is unknown");
-    let dtype = stored.dtype.ok_or_else(unknown)?;
-    let overflow = || Error::invalid("the tensor's dimensions overflow");
-    Ok((dtype, stored.elements().ok_or_else(overflow)?))
-}
-
 fn raw(stored: &Stored, got: usize) -> Result<()> {
-    let (dtype, elements) = shape(stored)?;
+    let (dtype, elements) = stored.contents()?;
     let empty_string = dtype.bits().is_none() && elements == 0;
     if dtype.payload(elements) != Some(got) && !empty_string {
         let dims = &stored.dims;
@@ -136,7 +128,7 @@ fn raw(stored: &Stored, got: usize) -> Result<()> {
 }
 
 fn typed(stored: &Stored, lists: &Lists) -> Result<()> {
-    let (dtype, elements) = shape(stored)?;
+    let (dtype, elements) = stored.contents()?;
     let (list, got, want) = match dtype {
         DType::F32 => ("float_data", lists.float, Some(elements)),
         DType::Complex64 => ("float_data", lists.float, elements.checked_mul(2)),

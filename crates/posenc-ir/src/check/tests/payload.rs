@@ -105,7 +105,7 @@ fn other_payloads_are_refused() {
         (
             "overflow",
             raw(F32, &[i64::MAX, 4], 8),
-            "dimensions overflow",
+            "the tensor's dimensions [9223372036854775807, 4] overflow",
         ),
         (
             "overflow of bytes",

@@ -265,7 +265,11 @@ fn what_cannot_be_embedded_is_refused_with_its_place() {
             |t| t.external_data[3].value = Some("4".into()),
             "it needs 8",
         ),
-        ("no type", |t| t.data_type = Some(99), "type is unknown"),
+        (
+            "no type",
+            |t| t.data_type = Some(99),
+            "the element type of the tensor is unknown",
+        ),
     ];
     for (name, spoil, want) in cases {
         let mut proto = everywhere(inside);
