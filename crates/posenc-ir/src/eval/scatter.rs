@@ -80,11 +80,12 @@ fn write<T: Copy>(
     from_vec(data.shape(), out)
 }
 
-/// Writes the updates of an input.
+/// Writes input `updates` into input 0, `inner` elements from each of the starts on.
 fn write_any(
     c: &Call<'_>,
     updates: usize,
-    (starts, inner): (&[usize], usize),
+    starts: &[usize],
+    inner: usize,
     meeting: Meeting,
 ) -> Option<Array> {
     Some(match (c.array(0)?, c.array(updates)?) {
@@ -113,7 +114,7 @@ pub(super) fn scatter_elements(c: &Call<'_>) -> Outputs {
     c.map(x.dtype, |_| {
         let (dims, index_dims) = (x.dims.as_ref()?, indices.dims.as_ref()?);
         let starts = element_places(dims, index_dims, along?, &indices.ints(c.budget)?)?;
-        write_any(c, 2, (&starts, 1), meeting)
+        write_any(c, 2, &starts, 1, meeting)
     })
 }
 
@@ -130,7 +131,7 @@ pub(super) fn scatter_nd(c: &Call<'_>) -> Outputs {
         let (dims, index_dims) = (x.dims.as_ref()?, indices.dims.as_ref()?);
         let inner = shape::elements(&dims[*index_dims.last()?..])?;
         let starts = tuple_places(dims, 0, index_dims, &indices.ints(c.budget)?)?;
-        write_any(c, 2, (&starts, inner), meeting)
+        write_any(c, 2, &starts, inner, meeting)
     })
 }
 
@@ -157,7 +158,7 @@ pub(super) fn tensor_scatter(c: &Call<'_>) -> Outputs {
         };
         let starts = slots(dims, new, along, &first, circular)?;
         let inner = shape::elements(&dims[along + 1..])?;
-        write_any(c, 1, (&starts, inner), Meeting::Replace)
+        write_any(c, 1, &starts, inner, Meeting::Replace)
     })
 }
 

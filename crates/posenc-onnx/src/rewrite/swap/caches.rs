@@ -7,7 +7,7 @@ use crate::attention::reads::weighted;
 use crate::detect::Found;
 use crate::detect::context::Context;
 use crate::error::RewriteError;
-use crate::graph::operators::{is_copy, is_elementwise, is_layout};
+use crate::graph::operators::{is_copy, is_elementwise, is_layout, written_slots};
 use crate::graph::ports::Role;
 use crate::plan::swap::SwapPlan;
 
@@ -96,10 +96,7 @@ fn joins(graph: &Graph, found: &Found, past: ValueId) -> Vec<NodeId> {
 
 /// Whether a node moves, scales or rotates keys, or puts them beside others.
 fn is_passed(node: &Node) -> bool {
-    let joins = matches!(
-        node.op(),
-        "Concat" | "ScatterND" | "ScatterElements" | "TensorScatter" | "Where"
-    );
+    let joins = matches!(node.op(), "Concat" | "Where") || written_slots(node).is_some();
     let moves = is_layout(node.op()) || is_copy(node.op()) || node.is("Slice");
     joins || moves || is_elementwise(node.op())
 }
