@@ -128,7 +128,13 @@ impl Request {
         *self == only
     }
 
-    /// Whether nothing but the form of rotations changes, or which features rotate together: as a form, a layout or
+    /// Whether plain operators are asked for, or a runtime that lacks some of those that others have.
+    pub(crate) fn wants_plain_operators(&self) -> bool {
+        let is_plain = |target: Target| target != Target::OrtCuda;
+        self.form == Some(Form::Ops) || self.target.is_some_and(is_plain)
+    }
+
+    /// Whether nothing but the form of encodings changes, or which features rotate together: as a form, a layout or
     /// a runtime wants it, and perhaps the order of nodes.
     pub(crate) fn is_only_form(&self) -> bool {
         let allowances = Allowances {

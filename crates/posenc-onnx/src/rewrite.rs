@@ -5,6 +5,7 @@
 //! the result with the plan.
 
 pub(crate) mod again;
+pub(crate) mod buckets;
 mod earlier;
 mod exact;
 pub(crate) mod form;
@@ -29,7 +30,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use posenc_encodings::family::Family;
-use posenc_encodings::kind::{Form, Kind};
+use posenc_encodings::kind::Kind;
 use posenc_ir::{Model, NodeId};
 
 use crate::config::Told;
@@ -44,7 +45,7 @@ use crate::plan::selection::chosen;
 use crate::plan::unread::{self, beside};
 use crate::record::{self, asked, written};
 use crate::report::{Endpoint, Guarantee, Rewrite};
-use crate::request::{InputRole, Request, Target, roles};
+use crate::request::{InputRole, Request, roles};
 use crate::spelling;
 use exact::LeftOut;
 use open_length::Opened;
@@ -127,6 +128,10 @@ fn planned<'a>(
         left_out = Some(exact.left_out);
         (flat, plain, branches) = (Some(exact.model), exact.plain, exact.branches);
     }
+    let read = plain.as_ref().or(flat.as_ref()).unwrap_or(model);
+    if let Some((made, own)) = buckets::in_plain_operators(read, &branches, &options, &request)? {
+        (plain, branches) = (Some(made), own);
+    }
     let input = plain.as_ref().or(flat.as_ref()).unwrap_or(model);
     let mut unread = unread::unread(input, &branches);
     if !request.allowances.allow_unread {
@@ -200,6 +205,12 @@ impl Planned<'_> {
         self.request.keeps_frequencies()
     }
 
+    /// The sites, of those that were found, whose bias the model has as one operator and what is edited as plain ones.
+    pub(crate) fn unfolded_biases(&self, found: &Found) -> Vec<usize> {
+        let read = self.flat.as_ref().unwrap_or(&self.model);
+        buckets::unfolded_sites([read, self.input()], &self.request, found)
+    }
+
     /// The form that rotations get, as far as the model before its edits tells; `None` where they keep theirs.
     pub(crate) fn form(&self) -> Option<form::Wanted> {
         let found = self.branches.iter().map(|branch| &branch.found);
@@ -242,13 +253,11 @@ impl Planned<'_> {
         if let Some(own) = options.as_ref().filter(|_| is_kept) {
             done = sequences::repeat(done, own).map_err(RewriteError::of_edit)?;
         }
-        let is_plain = request.form == Some(Form::Ops)
-            || request
-                .target
-                .is_some_and(|target| target != Target::OrtCuda);
+        let is_plain = request.wants_plain_operators();
         if is_plain || request.form.is_some() {
             form::tell_unfolded(&mut done, flat.as_ref().unwrap_or(&model), is_plain);
         }
+        buckets::tell(&mut done, &request, flat.as_ref().unwrap_or(&model));
         done.told = told;
         if let Some(left_out) = left_out {
             left_out.tell(&mut done);
@@ -274,16 +283,7 @@ impl Planned<'_> {
             done.report.warnings.extend(earlier);
         }
         if !done.report.edits.is_empty() && respelled > 0 {
-            let replaced = match respelled {
-                1 => "one operator was replaced by others that compute the same, or left out because no \
-                      output depends on it"
-                    .to_owned(),
-                n => format!(
-                    "{n} operators were replaced by others that compute the same, or left out because \
-                     no output depends on them"
-                ),
-            };
-            done.report.warnings.push(replaced);
+            done.report.warnings.push(summary::replaced(respelled));
         }
         if !done.report.edits.is_empty() {
             let again = again(&done, &options);

@@ -6,11 +6,14 @@
 
 mod angles;
 mod blocks;
+mod buckets;
 mod control;
 mod counters;
+mod decoding;
 mod draft;
 mod elementwise;
 mod fused;
+mod gated;
 mod halves;
 mod in_place;
 mod layout;
@@ -49,6 +52,10 @@ fn rules_of(node: &Node) -> [&'static [Rule]; 2] {
     if !node.domain().is_empty() {
         return match node.op() {
             "Attention" if node.domain() == "com.microsoft" => [&[], &[rotating::attention]],
+            "DecoderMaskedMultiHeadAttention" => [&[], &[decoding::multi_head]],
+            "DecoderMaskedSelfAttention" => [&[], &[decoding::projecting]],
+            "GatedRelativePositionBias" => [&[], &[gated::relative]],
+            "GemmaRotaryEmbedding" => [&[], &[rotating::of_angles]],
             "QAttention" => [&[], &[fused::attention]],
             "QEmbedLayerNormalization" => [&[], &[fused::embedding]],
             "QLinearConcat" => [&[qlinear::concat], &[]],
@@ -116,6 +123,46 @@ pub(crate) fn without_places(model: &Model, roles: &BTreeMap<String, Role>) -> O
         _ => [&[], &[]],
     });
     made.filter(|made| places(made) < places(model))
+}
+
+/// The model with the biases of buckets that are one operator in plain ones; `None` where it has none. ONNX Runtime
+/// ends on a processor where an `Attention` beside them has no bias for queries, keys and values: with
+/// `for_processor` it gets zeros.
+pub(crate) fn with_plain_buckets(
+    model: &Model,
+    roles: &BTreeMap<String, Role>,
+    for_processor: bool,
+) -> Option<Model> {
+    let has_one = |model: &Model| {
+        let mut nodes = model.graph().nodes();
+        nodes.any(|(_, node)| is_bucket_operator(node))
+    };
+    if !has_one(model) {
+        return None;
+    }
+    let made = respelled(model, roles, |node| match is_bucket_operator(node) {
+        true => [&[], &[buckets::relative]],
+        false => [&[], &[]],
+    });
+    let made = made.filter(|made| !has_one(made))?;
+    let with_zeros = for_processor.then(|| {
+        respelled(&made, roles, |node| match (node.domain(), node.op()) {
+            ("com.microsoft", "Attention") => [&[], &[fused::with_zeros]],
+            _ => [&[], &[]],
+        })
+    });
+    Some(with_zeros.flatten().unwrap_or(made))
+}
+
+/// Whether a node is the operator for biases of buckets.
+pub(crate) fn is_bucket_operator(node: &Node) -> bool {
+    node.domain() == "com.microsoft" && node.op() == "RelativePositionBias"
+}
+
+/// Whether a node is an operator for biases that other ones are written for.
+pub(crate) fn is_bias_operator(node: &Node) -> bool {
+    let is_gated = node.domain() == "com.microsoft" && node.op() == "GatedRelativePositionBias";
+    is_gated || is_bucket_operator(node)
 }
 
 /// The model after all replacements by some rules; `None` where there are none.

@@ -8,7 +8,7 @@ use crate::eval::array::{Array, flat, from_vec};
 use crate::eval::cast::rounded_to_f32;
 
 /// `RelativePositionBias`: from a table `[buckets, heads]` and the numbers of queries and keys, a bias
-/// `[1, heads, q, k]`.
+/// `[1, heads, q, k]`. The numbers of a head follow each other in the table, against its dimensions.
 pub(super) fn relative_position_bias(c: &Call<'_>) -> Outputs {
     let table = c.need(0)?;
     let (q, k) = (c.need(1)?.scalar_i64(), c.need(2)?.scalar_i64());
@@ -34,7 +34,7 @@ pub(super) fn relative_position_bias(c: &Call<'_>) -> Outputs {
             for j in 0..k {
                 let distance = j as i64 - i as i64;
                 let row = bucket(buckets, farthest, both, distance);
-                out.push(rows.get(row * heads + head).copied().unwrap_or(f64::NAN));
+                out.push(rows.get(head * buckets + row).copied().unwrap_or(f64::NAN));
             }
         }
     }

@@ -71,16 +71,17 @@ fn padding(graph: &Graph, classes: &Classes, site: &Site) -> bool {
 /// an operator that hide or add.
 pub(crate) fn meets_scores(graph: &Graph, classes: &Classes, site: &Site) -> Vec<ValueId> {
     let is_content = |value: &ValueId| classes.of_value(*value).has(Class::CONTENT);
-    let (Some(product), Some(scores)) = (site.product, site.scores) else {
-        let node = graph.node(site.node);
-        let slots = bias_slots(node).iter().filter_map(|slot| node.input(*slot));
-        return slots.filter(|value| !is_content(value)).collect();
+    let (mut stack, mut met) = match site.scores {
+        Some(scores) => (vec![scores], vec![]),
+        None => {
+            let node = graph.node(site.node);
+            let slots = bias_slots(node).iter().filter_map(|slot| node.input(*slot));
+            slots.partition(is_content)
+        }
     };
-    let mut met = vec![];
-    let mut stack = vec![scores];
     let mut seen = rustc_hash::FxHashSet::default();
     while let Some(value) = stack.pop() {
-        if value == product || !seen.insert(value) {
+        if Some(value) == site.product || !seen.insert(value) {
             continue;
         }
         let Some((id, _)) = graph.producer(value) else {

@@ -12,10 +12,10 @@ use rustc_hash::FxHashMap;
 use crate::attention::plane::Plane;
 use crate::attention::site::Site;
 use crate::graph::dataflow::{Class, Classes};
-use fused::added;
+use fused::{added, fused_entry};
 pub(crate) use fused::{fused, given};
-use path::origins;
 pub(crate) use path::{entries, is_gated, product_path, products, terms};
+use path::{gated, origins};
 
 /// Elements that a probe of the scores may take.
 const BUDGET: Budget = Budget { elements: 1 << 23 };
@@ -46,19 +46,21 @@ pub(crate) fn plane_with(
     site: &Site,
     inputs: &FxHashMap<ValueId, Value>,
 ) -> Option<Plane> {
-    let (Some(product), Some(scores)) = (site.product, site.scores) else {
+    let Some(scores) = site.scores else {
         let causal = site.mask.causal == Some(true);
-        let value = given(model.graph(), site)?;
-        let again;
-        let data = added(if inputs.is_empty() {
-            trace.get(value)
+        let graph = model.graph();
+        let entry = fused_entry(graph, site)?;
+        let value = graph.node(entry.node).input(entry.slot())?;
+        let data = if gated(graph, classes, trace, site, entry).is_some() {
+            zeroed((model, classes, trace), site, value, inputs)?
+        } else if inputs.is_empty() {
+            added(trace.get(value))?
         } else {
-            again = probe(model, trace, inputs, &[value], &BUDGET).ok()?.pop()?;
-            &again
-        })?;
+            added(&probe(model, trace, inputs, &[value], &BUDGET).ok()?.pop()?)?
+        };
         return fused_plane(data, site.heads, causal);
     };
-    let data = zeroed((model, classes, trace), site, [product, scores], inputs)?;
+    let data = zeroed((model, classes, trace), site, scores, inputs)?;
     let last = [data.ndim().checked_sub(2)?, data.ndim() - 1];
     let bias = by_head(data, site.plane.unwrap_or(last), site.heads)?;
     // A sink adds a column that is no key.
@@ -93,11 +95,11 @@ pub(crate) fn fused_plane(data: ArrayD<f64>, heads: Option<usize>, causal: bool)
     Some(Plane::new(bias))
 }
 
-/// The scores with the product and all other terms set to zero.
+/// The scores, or the bias of a fused operator, with the product and all other terms set to zero.
 fn zeroed(
     (model, classes, trace): (&Model, &Classes, &Trace),
     site: &Site,
-    [product, scores]: [ValueId; 2],
+    scores: ValueId,
     inputs: &FxHashMap<ValueId, Value>,
 ) -> Option<ArrayD<f64>> {
     let zeros = |v: ValueId| {
@@ -115,7 +117,9 @@ fn zeroed(
         if all { outputs.collect() } else { vec![v] }
     };
     let others = origins(graph, classes, &terms(graph, classes, site));
-    let mut seeds: FxHashMap<ValueId, Value> = std::iter::once(product)
+    let mut seeds: FxHashMap<ValueId, Value> = site
+        .product
+        .into_iter()
         .chain(others)
         .flat_map(dequantized)
         .map(zeros)

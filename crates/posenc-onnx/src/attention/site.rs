@@ -80,6 +80,15 @@ impl Site {
         dims.get(self.key.lane.sequence).copied()
     }
 
+    /// The axis of keys in the scores, counted from the end; `None` where it cannot be followed from the product.
+    pub(crate) fn keys_from_end(&self, trace: &Trace) -> Option<usize> {
+        let Some(scores) = self.scores else {
+            return Some(1);
+        };
+        let rank = trace.get(scores).dims.as_ref()?.len();
+        rank.checked_sub(self.plane?[1])
+    }
+
     /// Whether the mask makes the order of tokens matter.
     pub(crate) fn is_ordered(&self) -> bool {
         self.mask.causal != Some(false) || self.mask.window.is_some()

@@ -14,6 +14,7 @@ use crate::plan::rescale;
 use crate::plan::resize::Wanted;
 use crate::plan::swap::SwapPlan;
 use crate::record::record;
+use crate::rewrite::buckets::unfolded;
 use crate::rewrite::form::{each_rotation, name};
 use crate::rewrite::{Planned, describe};
 use posenc_encodings::inferred::{self, Inferred};
@@ -277,7 +278,14 @@ fn reformed(planned: &Planned<'_>, found: &Found) -> Vec<PlannedEdit> {
             to,
         })
     };
-    found.rotary.iter().filter_map(edit).collect()
+    let biases = planned.unfolded_biases(found).into_iter().map(|site| {
+        let described = describe(found, &entries, site);
+        let [mut from, mut to] = [described.clone(), described];
+        unfolded(&mut from, &mut to);
+        let site = found.attention[site].name.clone();
+        PlannedEdit { site, from, to }
+    });
+    found.rotary.iter().filter_map(edit).chain(biases).collect()
 }
 
 /// The sites that get another encoding.

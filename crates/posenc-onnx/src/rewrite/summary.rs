@@ -124,6 +124,19 @@ pub(crate) fn describe(found: &Found, entries: &[Encoding], site: usize) -> Valu
     }
 }
 
+/// So many operators were written in other ones.
+pub(super) fn replaced(count: usize) -> String {
+    match count {
+        1 => "one operator was replaced by others that compute the same, or left out because no output depends \
+              on it"
+            .to_owned(),
+        n => format!(
+            "{n} operators were replaced by others that compute the same, or left out because no output \
+             depends on them"
+        ),
+    }
+}
+
 /// What another encoding means for the weights.
 pub(super) fn meaning(edits: &[Edit], to: Kind) -> String {
     let mut kinds: Vec<&str> = vec![];

@@ -4,6 +4,7 @@ mod again;
 mod beside;
 mod biases;
 pub(crate) mod branches;
+mod buckets;
 mod computed_waves;
 mod config;
 mod distance_waves;

@@ -1,12 +1,13 @@
 //! Fused operators on integers: those on the numbers that the integers stand for.
 
-use posenc_ir::{Attr, Node, NodeId, ValueId};
+use posenc_ir::{Attr, Node, NodeId, Tensor, ValueId};
 
 use super::draft::Draft;
 use super::qlinear;
 use super::view::View;
 
-const DOMAIN: &str = "com.microsoft";
+/// The domain of ONNX Runtime's operators.
+pub(super) const DOMAIN: &str = "com.microsoft";
 
 /// `QAttention`: `Attention` of the numbers that its input and weights stand for.
 pub(super) fn attention(view: &View<'_>, draft: &mut Draft<'_>, id: NodeId) -> Option<()> {
@@ -29,7 +30,7 @@ pub(super) fn attention(view: &View<'_>, draft: &mut Draft<'_>, id: NodeId) -> O
     ];
     let ints = ["num_heads", "unidirectional", "past_present_share_buffer"];
     let floats = ["mask_filter_value", "scale"];
-    fused(draft, id, "Attention", &inputs, (&ints, &floats))
+    fused(draft, id, "Attention", &inputs, (&ints, &floats), &[])
 }
 
 /// `QEmbedLayerNormalization`: `EmbedLayerNormalization` of the numbers that its tables stand for.
@@ -52,7 +53,30 @@ pub(super) fn embedding(view: &View<'_>, draft: &mut Draft<'_>, id: NodeId) -> O
         "EmbedLayerNormalization",
         &inputs,
         (&[], &["epsilon"]),
+        &[],
     )
+}
+
+/// `Attention` without a bias for what it projects: the same with zeros.
+pub(super) fn with_zeros(view: &View<'_>, draft: &mut Draft<'_>, id: NodeId) -> Option<()> {
+    let node = view.graph().node(id);
+    if node.input(2).is_some() {
+        return None;
+    }
+    let weights = node.input(1)?;
+    let (width, dtype) = (view.size(weights, 1)?, view.dtype(weights)?);
+    let zeros = Tensor::from_f64(dtype, &[width], &vec![0.0; width]);
+    let zeros = draft.emitter().constant("bias", zeros);
+    let mut inputs = node.inputs().to_vec();
+    inputs.resize(inputs.len().max(3), None);
+    inputs[2] = Some(zeros);
+    let made = draft.emitter().copy(id, &inputs, &[]).ok()?;
+    for (old, new) in node.outputs().iter().zip(made) {
+        if let (Some(old), Some(new)) = (old, new) {
+            draft.replace(*old, new)?;
+        }
+    }
+    Some(())
 }
 
 /// What integers stand for, given the slots of the integers, of their scale and of their zero. Several
@@ -67,16 +91,18 @@ fn dequantized(
     qlinear::dequantized(draft, node, slots, axis)
 }
 
-/// Lets all that reads a node read another fused operator with these inputs and attributes of the node.
-fn fused(
+/// Lets all that reads a node read another fused operator with these inputs, these attributes of the node, and
+/// others.
+pub(super) fn fused(
     draft: &mut Draft<'_>,
     id: NodeId,
     op: &str,
     inputs: &[Option<ValueId>],
     (ints, floats): (&[&'static str], &[&'static str]),
+    others: &[(&str, Attr)],
 ) -> Option<()> {
     let node = draft.emitter().graph().node(id);
-    let mut attributes: Vec<(&str, Attr)> = vec![];
+    let mut attributes = others.to_vec();
     for name in ints {
         attributes.extend(node.int(name).ok()?.map(|n| (*name, Attr::Int(n))));
     }
@@ -87,10 +113,15 @@ fn fused(
                 .map(|x| (*name, Attr::Float(x as f32))),
         );
     }
+    let last = inputs.iter().rposition(Option::is_some)?;
     let outputs = node.outputs().to_vec();
-    let made = draft
-        .emitter()
-        .node_for(id, (DOMAIN, op), inputs, &attributes, outputs.len());
+    let made = draft.emitter().node_for(
+        id,
+        (DOMAIN, op),
+        &inputs[..=last],
+        &attributes,
+        outputs.len(),
+    );
     for (old, new) in outputs.into_iter().zip(made) {
         if let Some(old) = old {
             draft.replace(old, new)?;

@@ -1,4 +1,4 @@
-//! ONNX Runtime's `Attention` that rotates queries and keys itself.
+//! ONNX Runtime's operators that rotate queries and keys themselves.
 
 use posenc_encodings::families::rope::Rotary;
 use posenc_encodings::laws::Rope;
@@ -7,6 +7,7 @@ use posenc_encodings::rotation::{Rotation, Shape};
 use posenc_ir::{Attr, DType, Emitter, Node, NodeId, Tensor, ValueId};
 
 use super::draft::Draft;
+use super::fused::DOMAIN;
 use super::view::View;
 use crate::graph::projecting::{projected, separated, widths};
 
@@ -91,4 +92,32 @@ fn positions(out: &mut Emitter<'_>, node: &Node) -> Option<ValueId> {
     let step = scalar(out, 1);
     let range = out.op("Range", &[first, end, step]);
     Some(out.cast(range, DType::F32))
+}
+
+/// `GemmaRotaryEmbedding`: queries and keys times the cosines of angles `[batch, token, feature]`, and what was
+/// turned of them times the sines.
+pub(super) fn of_angles(view: &View<'_>, draft: &mut Draft<'_>, id: NodeId) -> Option<()> {
+    let node = view.graph().node(id);
+    if node.domain() != DOMAIN {
+        return None;
+    }
+    let angles = node.input(0)?;
+    let opset = view.opset();
+    for (output, [whole, turned]) in [[1, 2], [3, 4]].into_iter().enumerate() {
+        let [whole, turned] = [node.input(whole)?, node.input(turned)?];
+        let dtype = view.dtype(whole)?;
+        let Some(old) = node.output(output) else {
+            continue;
+        };
+        let out = draft.emitter();
+        let [whole, turned] = [("Cos", whole), ("Sin", turned)].map(|(wave, x)| {
+            let wave = out.op(wave, &[angles]);
+            let wave = out.cast(wave, dtype);
+            let wave = opset.unsqueeze(out, wave, &[1]);
+            out.op("Mul", &[x, wave])
+        });
+        let sum = out.op("Add", &[whole, turned]);
+        draft.replace(old, sum)?;
+    }
+    Some(())
 }

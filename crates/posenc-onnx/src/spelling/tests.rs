@@ -9,8 +9,11 @@ use crate::graph::sketch::{A, HEADS, HIDDEN, SIZE, Sketch};
 
 mod blocks;
 mod bodies;
+mod buckets;
+mod decoding;
 mod fixed;
 mod fused;
+mod gated;
 mod halves;
 mod masked;
 mod qlinear;

@@ -7,21 +7,12 @@ use posenc_ir::{DType, Graph, Use, ValueId};
 use crate::attention::site::Site;
 use crate::graph::operators::bias_slots;
 
-/// Where the bias or mask of a fused operator enters; one that content gates, where it meets the
-/// gate: it has the structure there.
+/// Where the bias or mask of a fused operator enters.
 pub(crate) fn fused_entry(graph: &Graph, site: &Site) -> Option<Use> {
     let node = graph.node(site.node);
-    let mut slots = bias_slots(graph.node(site.node)).iter();
+    let mut slots = bias_slots(node).iter();
     let slot = slots.find(|slot| node.input(**slot).is_some())?;
-    let gate = node.input(*slot).and_then(|v| graph.producer(v));
-    let gated = gate.map(|(id, _)| id).filter(|id| {
-        let gate = graph.node(*id);
-        gate.domain() == "com.microsoft" && gate.op() == "GatedRelativePositionBias"
-    });
-    Some(match gated {
-        Some(gate) => Use::new(gate, 2),
-        None => Use::new(site.node, *slot),
-    })
+    Some(Use::new(site.node, *slot))
 }
 
 /// The bias or mask that a fused operator is given.

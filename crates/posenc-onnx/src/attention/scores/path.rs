@@ -11,18 +11,18 @@ use crate::graph::dataflow::{Class, Classes};
 use crate::graph::operators::{is_copy, is_elementwise, is_layout, is_product, is_reshape};
 
 /// The nodes before the scores that content passes, and the values that were visited; products end
-/// the search.
+/// the search. A fused operator has no product: the search is before its bias.
 fn content_nodes(
     graph: &Graph,
     classes: &Classes,
-    product: ValueId,
+    product: Option<ValueId>,
     scores: ValueId,
 ) -> (Vec<NodeId>, FxHashSet<ValueId>) {
     let mut nodes = vec![];
     let mut seen = FxHashSet::default();
     let mut stack = vec![scores];
     while let Some(value) = stack.pop() {
-        if value == product || !seen.insert(value) {
+        if Some(value) == product || !seen.insert(value) {
             continue;
         }
         let Some((id, _)) = graph.producer(value) else {
@@ -45,7 +45,7 @@ pub(crate) fn products(graph: &Graph, classes: &Classes, site: &Site) -> usize {
     let (Some(product), Some(scores)) = (site.product, site.scores) else {
         return 1;
     };
-    let (_, seen) = content_nodes(graph, classes, product, scores);
+    let (_, seen) = content_nodes(graph, classes, Some(product), scores);
     let makers = seen.iter().filter_map(|v| graph.producer(*v));
     let others = makers.filter(|(id, _)| {
         let node = graph.node(*id);
@@ -59,7 +59,7 @@ pub(crate) fn product_path(graph: &Graph, classes: &Classes, site: &Site) -> FxH
     let (Some(product), Some(scores)) = (site.product, site.scores) else {
         return FxHashSet::default();
     };
-    let (_, seen) = content_nodes(graph, classes, product, scores);
+    let (_, seen) = content_nodes(graph, classes, Some(product), scores);
     flow(graph, product, &seen)
 }
 
@@ -92,7 +92,7 @@ pub(crate) fn terms(graph: &Graph, classes: &Classes, site: &Site) -> Vec<Use> {
             .into_iter()
             .collect();
     };
-    let (mut nodes, seen) = content_nodes(graph, classes, product, scores);
+    let (mut nodes, seen) = content_nodes(graph, classes, Some(product), scores);
     let main = flow(graph, product, &seen);
     nodes.sort_unstable();
     nodes.dedup();
@@ -123,11 +123,7 @@ pub(crate) fn is_gated(
     site: &Site,
     term: Use,
 ) -> bool {
-    let Some([_, keys]) = site.plane else {
-        return false;
-    };
-    let rank = site.scores.and_then(|v| trace.get(v).dims.as_ref());
-    let Some(from_end) = rank.and_then(|d| d.len().checked_sub(keys)) else {
+    let Some(from_end) = site.keys_from_end(trace) else {
         return false;
     };
     // The keys for which a value differs.
@@ -154,6 +150,19 @@ pub(crate) fn is_gated(
         value = moves.then_some(content);
     }
     false
+}
+
+/// The bias that content gates at this use, its own entry, of a fused operator.
+pub(super) fn gated(
+    graph: &Graph,
+    classes: &Classes,
+    trace: &Trace,
+    site: &Site,
+    own: Use,
+) -> Option<ValueId> {
+    let value = graph.node(own.node).input(own.slot())?;
+    let is_content = classes.of_value(value).has(Class::CONTENT);
+    (is_content && is_gated(graph, classes, trace, site, own)).then_some(value)
 }
 
 /// The content that separate terms are computed from: the operands of their sums and gates.
@@ -185,17 +194,21 @@ pub(crate) fn origins(graph: &Graph, classes: &Classes, terms: &[Use]) -> FxHash
 }
 
 /// The uses at which biases and masks enter between the product and the softmax: values without
-/// content, except single numbers.
+/// content, except single numbers. Where content gates the bias of a fused operator, they enter before it.
 pub(crate) fn entries(graph: &Graph, classes: &Classes, trace: &Trace, site: &Site) -> Vec<Use> {
     let plain = |v: ValueId| {
         let one = trace.get(v).elements().is_some_and(|n| n <= 1);
         !classes.of_value(v).has(Class::CONTENT) && !one
     };
-    let (Some(product), Some(scores)) = (site.product, site.scores) else {
-        return fused_entry(graph, site).into_iter().collect();
+    let own = fused_entry(graph, site);
+    let end = site
+        .scores
+        .or_else(|| gated(graph, classes, trace, site, own?));
+    let Some(end) = end else {
+        return own.into_iter().collect();
     };
     let mut found = vec![];
-    for id in content_nodes(graph, classes, product, scores).0 {
+    for id in content_nodes(graph, classes, site.product, end).0 {
         let node = graph.node(id);
         let computes = is_elementwise(node.op()) || node.is("Concat");
         for (slot, input) in node.inputs().iter().enumerate() {

@@ -73,12 +73,11 @@ impl<'a> Biases<'a> {
             let Some(value) = graph.node(entry.node).input(entry.slot()) else {
                 continue;
             };
-            changed |= match site.product {
-                Some(_) => {
-                    let shapes = SiteShapes { site, path: &path };
-                    self.remove_at(out, zeros, &shapes, entry, value)?
-                }
-                None => self.remove_fused(out, site, entry, value)?,
+            changed |= if entry.node == site.node {
+                self.remove_fused(out, site, entry, value)?
+            } else {
+                let shapes = SiteShapes { site, path: &path };
+                self.remove_at(out, zeros, &shapes, entry, value)?
             };
         }
         if !changed {
@@ -170,8 +169,7 @@ impl SiteShapes<'_> {
 
     /// The length of a value along the axis of keys, counted from the last axis of the scores.
     fn along(&self, context: &Context<'_>, value: ValueId) -> Option<usize> {
-        let [_, axis] = self.site.plane?;
-        let from_end = context.dims(self.site.scores?)?.len().checked_sub(axis)?;
+        let from_end = self.site.keys_from_end(&context.found.trace)?;
         let dims = context.dims(value)?;
         dims.get(dims.len().checked_sub(from_end)?).copied()
     }

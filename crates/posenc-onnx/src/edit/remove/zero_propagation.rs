@@ -15,7 +15,7 @@ use crate::edit::remove::replacements::Replacements;
 use crate::edit::remove::sum::SHAPE;
 use crate::error::RewriteError;
 use crate::graph::bodies::holder;
-use crate::graph::operators::{is_copy, is_layout};
+use crate::graph::operators::{bias_slots, is_copy, is_layout};
 
 /// Uses that read a term to remove, and uses that read a replaced value.
 pub(crate) struct ZeroPropagation<'a> {
@@ -37,6 +37,8 @@ enum Effect {
     Sum(Vec<usize>),
     /// It selects between zeros and the mask in this slot.
     Mask(usize),
+    /// It adds the input in this slot to the scores of attention.
+    Bias(usize),
 }
 
 impl<'a> ZeroPropagation<'a> {
@@ -85,6 +87,10 @@ impl<'a> ZeroPropagation<'a> {
                 }
                 Effect::Mask(slot) => {
                     self.mask(out, &mut replacements, id, slot)?;
+                    continue;
+                }
+                Effect::Bias(slot) => {
+                    self.omit(out, &mut replacements, id, slot)?;
                     continue;
                 }
             };
@@ -186,6 +192,25 @@ impl<'a> ZeroPropagation<'a> {
         Ok(())
     }
 
+    /// Replaces an operator of attention by one without the input in this slot.
+    fn omit(
+        &self,
+        out: &mut Emitter<'_>,
+        replacements: &mut Replacements<'_>,
+        id: NodeId,
+        slot: usize,
+    ) -> Result<(), RewriteError> {
+        let node = self.context.graph().node(id);
+        let current = |value: &Option<ValueId>| value.map(|value| replacements.current(value));
+        let mut inputs: Vec<Option<ValueId>> = node.inputs().iter().map(current).collect();
+        inputs[slot] = None;
+        while inputs.pop_if(|v| v.is_none()).is_some() {}
+        out.set_scope(node.scope());
+        let made = out.copy(id, &inputs, &[])?;
+        replacements.replace_outputs(node, &made);
+        Ok(())
+    }
+
     /// # Errors
     /// If the new value does not have the shape that its readers need.
     fn check_dims(
@@ -235,7 +260,12 @@ impl<'a> ZeroPropagation<'a> {
             },
             ("", "Pad") if only_data => self.pads_with_zeros(node).then(all),
             ("", op) if only_data && maps_zeros(op) => Some(all()),
-            _ => None,
+            _ => match (bias_slots(node).first(), slots.first()) {
+                (Some(bias), Some(slot)) if bias == slot && slots.len() == 1 => {
+                    Some(Effect::Bias(*slot))
+                }
+                _ => None,
+            },
         };
         effect.ok_or_else(|| {
             let why = format!("cannot remove the encoding through {}", node.op());
@@ -253,6 +283,11 @@ impl<'a> ZeroPropagation<'a> {
             let others = (0..node.inputs().len()).filter(|slot| *slot != at.slot());
             let mut others = others.filter_map(|slot| context.dims(node.input(slot)?));
             let dims = others.try_fold(own.to_vec(), |dims, other| broadcast(&dims, other));
+            // The standard operator broadcasts what is added to its scores.
+            if node.is("Attention") && bias_slots(node).first() == Some(&at.slot()) {
+                let old = context.dims(old);
+                return old.is_some_and(|old| broadcast(own, old).as_deref() == Some(old));
+            }
             sums && dims.as_deref() == node.output(0).and_then(|sum| context.dims(sum))
         };
         let free = !graph.value(old).is_output() && graph.uses(old).iter().all(broadcasts);

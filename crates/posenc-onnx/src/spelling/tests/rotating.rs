@@ -97,3 +97,46 @@ fn other_attention_stays() {
         assert!(plain.is_none_or(kept), "{op} {attributes:?} {more:?}");
     }
 }
+
+/// Queries and keys that an operator rotates by angles, and the angles of the first features.
+fn by_angles(op: &str) -> Model {
+    let mut s = Sketch::default();
+    let x = s.embedded();
+    let at = s.range();
+    let at = s.cast(&at, DType::F32);
+    let at = s.unsqueeze(&at, &[0, 2]);
+    let frequency = |i: usize| 100_f64.powf(-((i % (SIZE / 2)) as f64) / (SIZE / 2) as f64);
+    let frequencies = s.floats(&[SIZE], (0..SIZE).map(frequency));
+    let angles = s.op("Mul", &[&at, &frequencies]);
+    let mut inputs = vec![angles];
+    for _ in 0..2 {
+        let x = s.headed(&x);
+        let half = SIZE as i64 / 2;
+        let first = s.slice(&x, 3, [0, half, 1]);
+        let second = s.slice(&x, 3, [half, 2 * half, 1]);
+        let second = s.op("Neg", &[&second]);
+        inputs.push(x);
+        inputs.push(s.concat(&[&second, &first], 3));
+    }
+    let v = s.headed(&x);
+    let inputs: Vec<&str> = inputs.iter().map(String::as_str).collect();
+    let rotated = s.many(op, &inputs, &[], 2);
+    let y = s.weighted(&rotated[0], &rotated[1], &v);
+    s.model(17, &[&y])
+}
+
+#[test]
+fn angles_that_an_operator_takes_are_those_of_cosines_and_sines() {
+    let plain = plain(&by_angles("ms.GemmaRotaryEmbedding"), &BTreeMap::new());
+    let plain = plain.expect("it is replaced");
+    let found = detect(&plain, &Options::default());
+    let [rotation] = &found.rotary[..] else {
+        panic!("{:?}", found.not_rotary);
+    };
+    let rope = &rotation.query.rotation.rope;
+    assert_eq!(rope.rotary_dim, SIZE);
+    assert!((rope.inv_freq[1] - 100_f64.powf(-0.25)).abs() < 1e-6);
+    let other = by_angles("GemmaRotaryEmbedding");
+    let is_kept = |made: Model| operators(&made).contains(&"GemmaRotaryEmbedding".to_owned());
+    assert!(super::plain(&other, &BTreeMap::new()).is_none_or(is_kept));
+}

@@ -246,6 +246,50 @@ fn buckets_under_a_gate_of_content_are_named_once() {
     assert!(inverse.contains(&Kind::Unknown), "{inverse:?}");
 }
 
+/// The kinds that are named where one operator of attention is given a bias that a number for each of `along`
+/// multiplies: queries, or keys.
+fn gated_in_one_operator(op: &str, along: &str) -> Vec<Kind> {
+    let mut s = Sketch::default();
+    let x = s.embedded();
+    let w = s.weights(&[HIDDEN, HEADS]);
+    let gate = s.op("MatMul", &[&x, &w]);
+    let gate = s.op("Sigmoid", &[&gate]);
+    let gate = s.transpose(&gate, &[0, 2, 1]);
+    let gate = s.unsqueeze(&gate, &[if along == "queries" { 3 } else { 2 }]);
+    let bias = bucketed(&mut s, T5);
+    let bias = s.op("Mul", &[&gate, &bias]);
+    let [q, k, v] = [0; 3].map(|_| {
+        let w = s.weights(&[HIDDEN, HIDDEN]);
+        s.op("MatMul", &[&x, &w])
+    });
+    let heads = A::Int(HEADS as i64);
+    let y = match op {
+        "Attention" => {
+            let heads = [
+                ("q_num_heads", heads),
+                ("kv_num_heads", A::Int(HEADS as i64)),
+            ];
+            s.with(op, &[&q, &k, &v, &bias], &heads)
+        }
+        _ => s.with(op, &[&q, &k, &v, "", "", &bias], &[("num_heads", heads)]),
+    };
+    let found = found(&s.model(23, &[&y]));
+    let mut kinds: Vec<Kind> = found.findings.iter().map(|f| f.encoding.kind()).collect();
+    if !found.not_evaluated.is_empty() {
+        kinds.push(Kind::Unknown);
+    }
+    kinds
+}
+
+#[test]
+fn buckets_under_a_gate_are_read_where_one_operator_is_given_them() {
+    for op in ["Attention", "ms.MultiHeadAttention"] {
+        assert_eq!(gated_in_one_operator(op, "queries"), [Kind::T5Bias], "{op}");
+        let by_key = gated_in_one_operator(op, "keys");
+        assert!(by_key.contains(&Kind::Unknown), "{op}: {by_key:?}");
+    }
+}
+
 /// A block of four queries that sees itself and the blocks around it, its first query being biased
 /// as the token at this place.
 fn block(first: i64) -> Model {

@@ -28,10 +28,6 @@ impl Biases<'_> {
         if mask.value == value {
             return Ok(false);
         }
-        if entry.node != site.node {
-            let why = "cannot separate the mask from the gated bias";
-            return Err(context.refuse(entry.node, why));
-        }
         let key = (site.scope, value);
         let fitted = match self.fitted.get(&key) {
             Some(fitted) => *fitted,
@@ -49,24 +45,9 @@ impl Biases<'_> {
         site: &Site,
         entry: Use,
     ) -> Result<(), RewriteError> {
-        let context = self.context;
-        let graph = context.graph();
-        let node = graph.node(site.node);
-        // A gated bias enters through the operator that multiplies it with content.
-        let slot = if entry.node == site.node {
-            Some(entry.slot())
-        } else {
-            let gated = graph.node(entry.node).output(0);
-            (0..node.inputs().len()).find(|slot| gated.is_some() && node.input(*slot) == gated)
-        };
-        let Some(slot) = slot else {
-            return Err(context.refuse(
-                entry.node,
-                "cannot remove the bias: it is also used elsewhere",
-            ));
-        };
+        let node = self.context.graph().node(site.node);
         let mut inputs = node.inputs().to_vec();
-        inputs[slot] = None;
+        inputs[entry.slot()] = None;
         while inputs.pop_if(|v| v.is_none()).is_some() {}
         out.set_scope(node.scope());
         let made = out.copy(site.node, &inputs, &[])?;

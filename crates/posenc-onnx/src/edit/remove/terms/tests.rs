@@ -256,7 +256,7 @@ fn a_mask_loses_the_term_that_it_selects() {
 }
 
 #[test]
-fn content_and_positions_in_the_mask_of_fused_attention_are_refused() {
+fn fused_attention_loses_a_term_that_is_its_mask() {
     let layer: Layer = |s, heads, f| {
         let term = positions(s, heads, f);
         let attrs = [
@@ -269,8 +269,16 @@ fn content_and_positions_in_the_mask_of_fused_attention_are_refused() {
     let y = layers(&mut s, &|s, heads| layer(s, heads, 1.0));
     let known = Analyzed::new(s.model(23, &[&y]));
     assert_eq!(known.kinds(), [Kind::Unknown]);
-    let why = known.without_encodings().err().unwrap();
-    assert!(why.starts_with("sketch/"), "{why}");
+    let bare = known.without_encodings().unwrap();
+    assert_eq!(bare.kinds(), []);
+    let context = bare.context();
+    let nodes = context.graph().nodes();
+    let fused: Vec<usize> = nodes
+        .filter(|(_, node)| node.is("Attention"))
+        .map(|(_, node)| node.inputs().len())
+        .collect();
+    assert_eq!(fused, [3, 3], "queries, keys and values alone");
+    assert!(!bare.operators().contains(&"Range"));
 }
 
 #[test]

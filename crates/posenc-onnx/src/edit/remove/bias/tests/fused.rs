@@ -1,6 +1,35 @@
 //! Fused attention with a bias input.
 
 use super::*;
+use crate::graph::sketch::SIZE;
+
+/// Attention in one operator: queries, keys and values in heads, and so the result.
+fn attend(s: &mut Sketch, domain: &str, operands: [&str; 3], bias: &str) -> String {
+    let [q, k, v] = operands.map(|x| {
+        let x = s.transpose(x, &[0, 2, 1, 3]);
+        s.reshape(&x, &[0, 0, -1])
+    });
+    let heads = HEADS as i64;
+    let y = match domain {
+        "" => {
+            let attrs = [
+                ("q_num_heads", A::Int(heads)),
+                ("kv_num_heads", A::Int(heads)),
+            ];
+            s.with("Attention", &[&q, &k, &v, bias], &attrs)
+        }
+        _ => {
+            let inputs = [q.as_str(), &k, &v, "", "", bias];
+            s.with(
+                "ms.MultiHeadAttention",
+                &inputs,
+                &[("num_heads", A::Int(heads))],
+            )
+        }
+    };
+    let y = s.reshape(&y, &[0, 0, heads, -1]);
+    s.transpose(&y, &[0, 2, 1, 3])
+}
 
 /// Layers of one operator of com.microsoft or ai.onnx, with a bias input.
 fn fused(domain: &str, made: Made) -> Analyzed {
@@ -10,31 +39,7 @@ fn fused(domain: &str, made: Made) -> Analyzed {
     let y = layers(&mut s, &|s, heads| {
         let mut entering = entering.borrow_mut();
         let bias = entering.get_or_insert_with(|| made(s, 1.0))[0].clone();
-        let flat = |s: &mut Sketch, x: &str| {
-            let x = s.transpose(x, &[0, 2, 1, 3]);
-            s.reshape(&x, &[0, 0, -1])
-        };
-        let [q, k, v] = [&heads.q, &heads.k, &heads.v].map(|x| flat(s, x));
-        let heads = HEADS as i64;
-        let y = match domain {
-            "" => {
-                let attrs = [
-                    ("q_num_heads", A::Int(heads)),
-                    ("kv_num_heads", A::Int(heads)),
-                ];
-                s.with("Attention", &[&q, &k, &v, &bias], &attrs)
-            }
-            _ => {
-                let inputs = [q.as_str(), &k, &v, "", "", &bias];
-                s.with(
-                    "ms.MultiHeadAttention",
-                    &inputs,
-                    &[("num_heads", A::Int(heads))],
-                )
-            }
-        };
-        let y = s.reshape(&y, &[0, 0, heads, -1]);
-        s.transpose(&y, &[0, 2, 1, 3])
+        attend(s, domain, [&heads.q, &heads.k, &heads.v], &bias)
     });
     Analyzed::new(s.model(23, &[&y]))
 }
@@ -65,4 +70,49 @@ fn a_fused_operator_loses_its_bias_and_keeps_its_mask() {
             .count();
         assert_eq!(expanded, 1, "{domain}");
     }
+}
+
+/// A bias under a gate of the queries, in one operator: `[batch, heads, query, key]`.
+fn gated(domain: &str, is_masked: bool) -> Analyzed {
+    let mut s = Sketch::default();
+    s.input("attention_mask", DType::I64, &["batch", "sequence"]);
+    let y = layers(&mut s, &|s, heads| {
+        let weight = s.weights(&[SIZE, 1]);
+        let gate = s.op("MatMul", &[&heads.q, &weight]);
+        let gate = s.op("Sigmoid", &[&gate]);
+        let line = line(s, 1.0);
+        let mut bias = s.op("Mul", &[&gate, &line]);
+        if is_masked {
+            let mask = padding(s, -1e4);
+            bias = s.op("Add", &[&bias, &mask]);
+        }
+        attend(s, domain, [&heads.q, &heads.k, &heads.v], &bias)
+    });
+    Analyzed::new(s.model(23, &[&y]))
+}
+
+#[test]
+fn a_fused_operator_loses_a_gated_bias() {
+    for domain in ["", "ms"] {
+        let model = gated(domain, false);
+        assert_eq!(model.kinds(), [Kind::Alibi], "{domain}");
+        let bare = model.without_encodings().unwrap();
+        assert_eq!(bare.kinds(), []);
+        let left = bare.operators();
+        assert!(
+            !left.contains(&"Range") && !left.contains(&"Sigmoid"),
+            "{left:?}"
+        );
+    }
+    // The standard operator broadcasts a mask of keys; the other one does not.
+    let model = gated("", true);
+    assert_eq!(model.kinds(), [Kind::Alibi]);
+    let bare = model.without_encodings().unwrap();
+    assert_eq!(bare.kinds(), []);
+    let context = bare.context();
+    assert!(context.found.attention.iter().all(|site| site.mask.padding));
+    let model = gated("ms", true);
+    assert_eq!(model.kinds(), [Kind::Alibi]);
+    let why = model.without_encodings().map(drop).unwrap_err().to_string();
+    assert!(why.contains("shape"), "{why}");
 }
