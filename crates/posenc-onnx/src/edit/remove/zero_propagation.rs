@@ -283,6 +283,14 @@ impl<'a> ZeroPropagation<'a> {
             let others = (0..node.inputs().len()).filter(|slot| *slot != at.slot());
             let mut others = others.filter_map(|slot| context.dims(node.input(slot)?));
             let dims = others.try_fold(own.to_vec(), |dims, other| broadcast(&dims, other));
+            // A multiple broadcasts as what it is of.
+            let is_multiple = node.is("Mul") || node.is("Div") && at.slot() == 0;
+            if let Some(multiple) = node.output(0).filter(|_| is_multiple) {
+                let mut factors = node.inputs().iter().flatten().filter(|v| **v != old);
+                let is_single =
+                    |v: &ValueId| context.dims(*v).is_some_and(|d| d.iter().all(|n| *n == 1));
+                return factors.all(is_single) && self.can_replace(multiple, own);
+            }
             // The standard operator broadcasts what is added to its scores.
             if node.is("Attention") && bias_slots(node).first() == Some(&at.slot()) {
                 let old = context.dims(old);

@@ -4,8 +4,10 @@ use posenc_encodings::kind::Kind;
 use posenc_ir::{DType, Model, NodeId, ValueId};
 use rustc_hash::FxHashSet;
 
+use crate::attention::scores;
 use crate::detect::Found;
 use crate::detect::branches::Branch;
+use crate::detect::finding::Encoding;
 use crate::detect::met::Met;
 use crate::plan::change::Change;
 use crate::request::Request;
@@ -53,7 +55,7 @@ fn unknown(model: &Model, found: &Found) -> Option<String> {
 /// Numbers that change from token to token, meet content and belong to no encoding that was read, in one sentence.
 pub(crate) fn met(model: &Model, found: &Found) -> Option<String> {
     let graph = model.graph();
-    let known = known(found);
+    let known = known(model, found);
     // Integers are indices: offsets of several tables in one, for example.
     let is_float = |value: ValueId| {
         let dtype = found.trace.get(value).dtype.or(graph.dtype(value));
@@ -75,12 +77,24 @@ pub(crate) fn met(model: &Model, found: &Found) -> Option<String> {
 }
 
 /// Where the encodings that were found meet content.
-fn known(found: &Found) -> FxHashSet<NodeId> {
+fn known(model: &Model, found: &Found) -> FxHashSet<NodeId> {
     let rotary = found.rotary.iter();
     let regions = rotary.flat_map(|rotary| [&rotary.query.region, &rotary.key.region]);
     let regions = regions.chain(found.axial.iter().flat_map(|axial| &axial.regions));
     let entries = regions.flat_map(|region| &region.entries);
     let entries = entries.chain(found.findings.iter().flat_map(|f| &f.entries));
+    // Of layers with equal biases, the finding has the entries of one.
+    let biases = found.findings.iter().filter(|finding| {
+        let encoding = &finding.encoding;
+        matches!(encoding, Encoding::ScoreBias(..))
+    });
+    let sites = biases.flat_map(|finding| &finding.sites);
+    let of_site = |site: &usize| {
+        let site = &found.attention[*site];
+        scores::entries(model.graph(), &found.classes, &found.trace, site)
+    };
+    let of_sites = sites.flat_map(of_site).map(|entry| entry.node);
     let refused = found.not_rotary.iter().map(|refused| refused.node);
-    entries.map(|entry| entry.node).chain(refused).collect()
+    let entries = entries.map(|entry| entry.node);
+    entries.chain(of_sites).chain(refused).collect()
 }

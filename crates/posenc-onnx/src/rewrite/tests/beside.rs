@@ -4,7 +4,7 @@ use posenc_encodings::kind::Kind;
 use posenc_ir::{DType, Model};
 
 use crate::detect::{Options, detect};
-use crate::graph::sketch::{HIDDEN, SIZE, Sketch};
+use crate::graph::sketch::{A, HEADS, HIDDEN, SIZE, Sketch};
 use crate::inspect::report;
 use crate::request::{LawName, Request};
 use crate::rewrite::rewrite;
@@ -146,4 +146,32 @@ fn an_inspection_names_it() {
         assert_eq!(warnings(&model(read)), [""; 0]);
         assert!(rewrite(&mut model(read), &linear()).is_ok());
     }
+}
+
+#[test]
+fn a_bias_that_every_layer_gates_is_no_other_position() {
+    let mut s = Sketch::default();
+    let mut x = s.embedded();
+    let d = s.distance();
+    let d = s.cast(&d, DType::F32);
+    let slopes = s.floats(&[HEADS, 1, 1], [0.5, 0.25, 0.125]);
+    let line = s.op("Mul", &[&slopes, &d]);
+    for _ in 0..2 {
+        let [scores, v] = s.scored(&x, &x);
+        let weight = s.weights(&[HIDDEN, HEADS]);
+        let gate = s.op("MatMul", &[&x, &weight]);
+        let gate = s.op("Sigmoid", &[&gate]);
+        let gate = s.transpose(&gate, &[0, 2, 1]);
+        let gate = s.unsqueeze(&gate, &[3]);
+        let bias = s.op("Mul", &[&gate, &line]);
+        let scores = s.op("Add", &[&scores, &bias]);
+        let weights = s.with("Softmax", &[&scores], &[("axis", A::Int(-1))]);
+        let y = s.op("MatMul", &[&weights, &v]);
+        let y = s.merged(&y);
+        x = s.op("Add", &[&x, &y]);
+    }
+    let model = s.model(17, &[&x]);
+    let found = detect(&model, &Options::default());
+    assert_eq!(found.findings[0].sites, [0, 1]);
+    assert_eq!(report(&model, &found).warnings, [""; 0]);
 }

@@ -8,7 +8,7 @@ use posenc_ir::DType;
 
 use super::*;
 use crate::edit::remove::testing::{Analyzed, layers, product, scaled, softmax};
-use crate::graph::sketch::{A, HEADS, Sketch};
+use crate::graph::sketch::{A, HEADS, SIZE, Sketch};
 use posenc_encodings::kind::Kind;
 
 /// Tokens where the length is fixed.
@@ -410,6 +410,37 @@ const REFUSED: &[(&str, Made, Joined, &str)] = &[
         "depends on",
     ),
 ];
+
+#[test]
+fn a_mask_takes_the_place_of_a_multiple_of_its_sum_with_a_gated_bias() {
+    let gated = |factors: &'static [usize]| {
+        let mut s = Sketch::default();
+        s.input("attention_mask", DType::I64, &["batch", "sequence"]);
+        let y = layers(&mut s, &|s, heads| {
+            let weight = s.weights(&[SIZE, 1]);
+            let gate = s.op("MatMul", &[&heads.q, &weight]);
+            let gate = s.op("Sigmoid", &[&gate]);
+            let (line, mask) = (line(s, 1.0), padding(s, -1e4));
+            let bias = s.op("Mul", &[&gate, &line]);
+            let sum = s.op("Add", &[&bias, &mask]);
+            let count = factors.iter().product::<usize>();
+            let factor = s.floats(factors, vec![1.0; count]);
+            let sum = s.op("Mul", &[&sum, &factor]);
+            let scores = product(s, &heads.q, &heads.k);
+            let scores = s.op("Add", &[&scores, &sum]);
+            let weights = softmax(s, &scores);
+            s.op("MatMul", &[&weights, &heads.v])
+        });
+        Analyzed::new(s.model(17, &[&y]))
+    };
+    let bare = gated(&[]).without_encodings().unwrap();
+    assert_eq!(bare.kinds(), []);
+    let context = bare.context();
+    assert!(context.found.attention.iter().all(|site| site.mask.padding));
+    // A factor for each head gives the product an axis of heads of its own.
+    let why = gated(&[HEADS, 1, 1]).without_encodings().map(drop);
+    assert!(why.unwrap_err().to_string().contains("shape"));
+}
 
 #[test]
 fn what_cannot_be_separated_is_refused_with_its_node() {

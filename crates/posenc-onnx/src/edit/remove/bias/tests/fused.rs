@@ -1,7 +1,6 @@
 //! Fused attention with a bias input.
 
 use super::*;
-use crate::graph::sketch::SIZE;
 
 /// Attention in one operator: queries, keys and values in heads, and so the result.
 fn attend(s: &mut Sketch, domain: &str, operands: [&str; 3], bias: &str) -> String {
