@@ -128,7 +128,7 @@ impl Request {
         *self == only
     }
 
-    /// Whether plain operators are asked for, or a runtime that lacks some of those that others have.
+    /// Whether plain operators are asked for: by the form, or for a runtime that lacks some of those of CUDA.
     pub(crate) fn wants_plain_operators(&self) -> bool {
         let is_plain = |target: Target| target != Target::OrtCuda;
         self.form == Some(Form::Ops) || self.target.is_some_and(is_plain)
