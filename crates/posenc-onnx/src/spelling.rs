@@ -54,6 +54,7 @@ fn rules_of(node: &Node) -> [&'static [Rule]; 2] {
             "Attention" if node.domain() == "com.microsoft" => [&[], &[rotating::attention]],
             "DecoderMaskedMultiHeadAttention" => [&[], &[decoding::multi_head]],
             "DecoderMaskedSelfAttention" => [&[], &[decoding::projecting]],
+            "FusedMatMul" => [&[fused::product], &[]],
             "GatedRelativePositionBias" => [&[], &[gated::relative]],
             "GemmaRotaryEmbedding" => [&[], &[rotating::of_angles]],
             "QAttention" => [&[], &[fused::attention]],

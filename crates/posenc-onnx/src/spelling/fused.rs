@@ -57,6 +57,28 @@ pub(super) fn embedding(view: &View<'_>, draft: &mut Draft<'_>, id: NodeId) -> O
     )
 }
 
+/// `FusedMatMul` of operands whose first axis precedes those of the batch: the same of these transposed.
+pub(super) fn product(view: &View<'_>, draft: &mut Draft<'_>, id: NodeId) -> Option<()> {
+    let node = view.graph().node(id);
+    if node.domain() != DOMAIN {
+        return None;
+    }
+    let is_set = |name: &str| matches!(node.int(name), Ok(Some(n)) if n != 0);
+    let flags = ["transBatchA", "transBatchB"].map(is_set);
+    if flags == [false; 2] {
+        return None;
+    }
+    let mut inputs = [node.input(0), node.input(1)];
+    for (input, _) in inputs.iter_mut().zip(flags).filter(|(_, is_set)| *is_set) {
+        let value = (*input)?;
+        let last = view.rank(value)?.checked_sub(1)?;
+        let order: Vec<usize> = (1..last).chain([0, last]).collect();
+        *input = Some(draft.transpose(value, &order));
+    }
+    let ints = ["transA", "transB"];
+    fused(draft, id, "FusedMatMul", &inputs, (&ints, &["alpha"]), &[])
+}
+
 /// `Attention` without a bias for what it projects: the same with zeros.
 pub(super) fn with_zeros(view: &View<'_>, draft: &mut Draft<'_>, id: NodeId) -> Option<()> {
     let node = view.graph().node(id);

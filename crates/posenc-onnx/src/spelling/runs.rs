@@ -37,6 +37,9 @@ const EXTREME: [Lengths; 2] = [
     },
 ];
 
+/// How many times as long sound is, where less is shorter than a window of its convolutions.
+const LONGER: [usize; 4] = [1, 20, 150, 1200];
+
 /// Elements that a value of these runs may have: sizes and small constants are enough.
 const BUDGET: Budget = Budget { elements: 1 << 16 };
 
@@ -76,7 +79,17 @@ impl Runs {
             let seeds = seeds(graph, ports, ports.fit(lengths), longer);
             trace(model, &seeds, &opaque, &BUDGET)
         };
-        let mut all: Vec<Trace> = BASE.map(|lengths| run(lengths, None)).into();
+        let mut all = vec![];
+        for times in LONGER {
+            let base = BASE.map(|lengths| Lengths {
+                sequence: times * lengths.sequence,
+                ..lengths
+            });
+            all = base.map(|lengths| run(lengths, None)).into();
+            if !ports.is_sound() || !all.iter().any(|run| is_too_short(graph, run)) {
+                break;
+            }
+        }
         let same = unvaried(ports);
         all.extend(EXTREME.map(|lengths| run(lengths, None)));
         let longer = same.iter().take(MOST);
@@ -122,6 +135,13 @@ impl Runs {
         let mut runs = self.all.iter().enumerate();
         self.is_sure && runs.all(|(i, run)| holds(run).unwrap_or(i >= BASE.len()))
     }
+}
+
+/// Whether a convolution has nothing to slide over in a run.
+fn is_too_short(graph: &Graph, run: &Trace) -> bool {
+    let has_dims = |value: Option<ValueId>| value.is_some_and(|v| run.get(v).dims.is_some());
+    let mut nodes = graph.nodes().filter(|(_, node)| node.is("Conv"));
+    nodes.any(|(_, node)| has_dims(node.input(0)) && !has_dims(node.output(0)))
 }
 
 /// Conditions that depend on more than lengths: a run would show one of their branches only.

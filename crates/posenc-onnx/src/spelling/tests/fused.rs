@@ -91,3 +91,63 @@ fn other_operators_on_integers_stay() {
         assert!(plain.is_none_or(kept), "{op} {left_out:?} {rotates}");
     }
 }
+
+/// A product of tokens before their heads, `[tokens, heads, size]` each.
+fn product(op: &str, attributes: &[(&str, i64)]) -> Model {
+    model(|s, q, k| {
+        let sides = [q, k].map(|x| {
+            let first = s.int(0);
+            let x = s.gather(x, &first, 0);
+            s.transpose(&x, &[1, 0, 2])
+        });
+        let given = attributes.iter().map(|(name, n)| (*name, A::Int(*n)));
+        let attributes: Vec<(&str, A)> = given.collect();
+        s.with(op, &[&sides[0], &sides[1]], &attributes)
+    })
+}
+
+#[test]
+fn a_batch_behind_the_first_axis_is_put_before_it() {
+    let both = [("transBatchA", 1), ("transBatchB", 1)];
+    for transposed in [("transA", 1), ("transB", 1)] {
+        let attributes = [both[0], both[1], transposed];
+        let before = product("ms.FusedMatMul", &attributes);
+        let plain = plain(&before, &BTreeMap::new()).expect("it is replaced");
+        let left = plain.graph().nodes().find(|(_, n)| n.op() == "FusedMatMul");
+        let left = left.unwrap().1;
+        assert_eq!(left.int("transBatchA"), Ok(None));
+        assert_eq!(left.int(transposed.0), Ok(Some(1)));
+        assert!(difference(&before, &plain) < 1e-12);
+    }
+    for (op, attributes) in [
+        ("ms.FusedMatMul", &[("transB", 1), ("transBatchA", 0)][..]),
+        ("FusedMatMul", &[("transBatchA", 1), ("transB", 1)]),
+    ] {
+        let made = plain(&product(op, attributes), &BTreeMap::new());
+        let is_kept = |made: Model| {
+            let mut nodes = made.graph().nodes();
+            let (_, node) = nodes.find(|(_, n)| n.op() == "FusedMatMul").unwrap();
+            node.int("transBatchA").unwrap().is_some()
+        };
+        assert!(made.is_none_or(is_kept), "{op} {attributes:?}");
+    }
+}
+
+#[test]
+fn sound_is_longer_than_the_window_of_a_convolution() {
+    let mut s = Sketch::default();
+    let sound = s.input("input_values", DType::F32, &["batch", "samples"]);
+    let x = s.unsqueeze(&sound, &[1]);
+    let window = s.weights(&[SIZE, 1, 300]);
+    let frames = s.with("Conv", &[&x, &window], &[("strides", A::Ints(&[20]))]);
+    let shape = s.op("Shape", &[&frames]);
+    // A rank that is known where the sizes are.
+    let frames = s.op("Reshape", &[&frames, &shape]);
+    let frames = s.transpose(&frames, &[2, 0, 1]);
+    let flags = ["transBatchA", "transBatchB", "transB"].map(|name| (name, A::Int(1)));
+    let y = s.with("ms.FusedMatMul", &[&frames, &frames], &flags);
+    let plain = plain(&s.model(17, &[&y]), &BTreeMap::new()).expect("it is replaced");
+    let mut nodes = plain.graph().nodes();
+    let (_, node) = nodes.find(|(_, n)| n.op() == "FusedMatMul").unwrap();
+    assert_eq!(node.int("transBatchA"), Ok(None));
+}
