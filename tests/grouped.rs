@@ -57,6 +57,52 @@ fn packed() -> String {
         .replace("do_rotary = 1", "do_rotary = 1, rotary_interleaved = 1")
 }
 
+/// The same, with a position for each token.
+fn placed() -> String {
+    APART
+        .replace("cos, sin)\n}", "cos, sin, position_ids)\n}")
+        .replace(
+            "int64[batch, total]",
+            "int64[batch, sequence] position_ids, int64[batch, total]",
+        )
+}
+
+/// The same with queries and keys that are normalized first, with another epsilon than usual: by the operator, which
+/// does so on CUDA alone, or before it.
+fn normed(before: bool) -> String {
+    let weights = |first: f64| {
+        let weight = |n: usize| format!("{}", first + 0.125 * n as f64);
+        let all: Vec<String> = (0..16).map(weight).collect();
+        all.join(", ")
+    };
+    let weights = format!(
+        "float[16] of_queries = {{{}}}, float[16] of_keys = {{{}}}, int64[4] heads = {{0, 0, -1, 16}}, \
+         int64[3] hidden = {{0, 0, -1}}, int64[1] axis",
+        weights(0.5),
+        weights(-1.0)
+    );
+    let text = APART.replace("int64[1] axis", &weights);
+    if !before {
+        return text
+            .replace(
+                "cos, sin)\n}",
+                "cos, sin, , , , , , of_queries, of_keys)\n}",
+            )
+            .replace("do_rotary = 1", "do_rotary = 1, qk_norm_epsilon = 0.05");
+    }
+    let norm = |side: &str, weight: &str| {
+        format!(
+            "{side}_apart = Reshape ({side}_whole, heads)\n  \
+             {side}_unit = SimplifiedLayerNormalization <axis = -1, epsilon = 0.05, stash_type = 1> \
+             ({side}_apart, {weight})\n  {side} = Reshape ({side}_unit, hidden)"
+        )
+    };
+    let norms = [norm("query", "of_queries"), norm("key", "of_keys")].join("\n  ");
+    text.replace("query = Mul", "query_whole = Mul")
+        .replace("key = Mul", "key_whole = Mul")
+        .replace("value = Mul", &format!("{norms}\n  value = Mul"))
+}
+
 /// Numbers that look random, and are the same in every run.
 fn numbers(dims: &[usize], seed: usize) -> Tensor {
     let number = |n: usize| (((n + seed * 7919) * 2_654_435_761) % 1_000_003) as f64 / 5e5 - 1.0;
@@ -81,6 +127,16 @@ fn outputs(model: &Path, [batch, tokens, past]: [usize; 3], lacks: usize) -> Vec
         ("past_key", numbers(&[batch, 2, past, 16], 4)),
         ("past_value", numbers(&[batch, 2, past, 16], 5)),
     ];
+    // None follows from the others, as the operator may read or count them.
+    let ids = (0..batch * tokens).map(|i| (past + 2 * (i % tokens) + 5 * (i / tokens) + 3) as i64);
+    let ids = Tensor::from_i64(&[batch, tokens], &ids.collect::<Vec<_>>());
+    let reads_ids = Model::open(model)
+        .unwrap()
+        .graph()
+        .text()
+        .contains("position_ids");
+    let mut feeds = feeds.to_vec();
+    feeds.extend(reads_ids.then_some(("position_ids", ids)));
     let outputs = session.run(&feeds, &[]).unwrap_or_else(|e| panic!("{e}"));
     outputs.iter().map(|(_, y)| y.to_f64s().unwrap()).collect()
 }
@@ -110,7 +166,7 @@ fn reformed(folder: &TempDir, model: &Path, form: &str) -> (Ran, PathBuf) {
 fn rotations_before_the_operator_compute_what_it_computed() {
     // Sequences that end earlier, a token behind earlier ones, and several behind those of one sequence.
     let runs = [([2, 7, 0], 2), ([2, 1, 6], 3), ([1, 4, 5], 0)];
-    for text in [APART.to_owned(), packed()] {
+    for text in [APART.to_owned(), packed(), placed()] {
         let folder = tempfile::tempdir().unwrap();
         let model = written(&folder, &text);
         let before = runs.map(|(at, lacks)| outputs(&model, at, lacks));
@@ -138,26 +194,24 @@ fn rotations_before_the_operator_compute_what_it_computed() {
 }
 
 #[test]
-fn what_the_operator_does_otherwise_is_refused() {
-    let normed = APART
-        .replace("cos, sin)\n}", "cos, sin, , , , , , scale, scale)\n}")
-        .replace(
-            "int64[1] axis",
-            "float[16] scale = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, int64[1] axis",
-        );
-    let placed = APART
-        .replace("cos, sin)\n}", "cos, sin, position_ids)\n}")
-        .replace(
-            "int64[batch, total]",
-            "int64[batch, sequence] position_ids, int64[batch, total]",
-        );
-    for (text, says) in [(normed, "normalizes"), (placed, "position_ids")] {
-        let folder = tempfile::tempdir().unwrap();
-        let model = written(&folder, &text);
-        let (ran, _) = reformed(&folder, &model, "ops");
-        assert_eq!(ran.code, 4, "{}", ran.stderr);
-        assert!(ran.stderr.contains(says), "{}", ran.stderr);
+fn norms_within_the_operator_are_written_before_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = [([2, 7, 0], 2), ([2, 1, 6], 3)];
+    let of = |model: &Path| runs.map(|(at, lacks)| outputs(model, at, lacks));
+    let far = |want: &[Vec<Vec<f64>>; 2], model: &Path| {
+        let each = want.iter().zip(of(model));
+        each.map(|(a, b)| distance(a, &b)).fold(0.0, f64::max)
+    };
+    let want = of(&written(&folder, &normed(true)));
+    let model = written(&folder, &normed(false));
+    for form in ["ops", "onnx"] {
+        let (ran, out) = reformed(&folder, &model, form);
+        assert_eq!(ran.code, 0, "{form}: {}", ran.stderr);
+        assert!(far(&want, &out) < 1e-5, "{form}: {}", far(&want, &out));
     }
+    let other = normed(false).replace("epsilon = 0.05", "epsilon = 0.5");
+    let (_, out) = reformed(&folder, &written(&folder, &other), "ops");
+    assert!(far(&want, &out) > 1e-3, "another epsilon is seen");
 }
 
 /// Caches of eight tokens, in which the newest take the places of the oldest.

@@ -1,20 +1,20 @@
 //! Rotations within an operator of attention, which are written before it instead, and those that it takes over.
 
 use posenc_encodings::kind::Layout;
-use posenc_ir::{Attr, Emitter};
+use posenc_ir::{Attr, DType, Emitter, NodeId, ValueId};
 
 use super::joined::{Joined, TABLES};
 use super::waves::CONTRIB;
 use super::{Unrotated, Writer, unsupported};
 use crate::detect::RotarySite;
-use crate::edit::remove::rotation::remove_from_operator;
+use crate::edit::remove::rotation::{OperatorInputs, remove_from_operator};
 use crate::error::RewriteError;
-
-/// The input that holds the position of each token.
-const POSITIONS: usize = 9;
 
 /// The weights with which queries and keys are normalized before they are rotated.
 const NORMS: [usize; 2] = [14, 15];
+
+/// What is added to the mean square where the attribute is left out.
+const EPSILON: f64 = 1e-6;
 
 impl Writer<'_> {
     /// Replaces an operator that rotates queries and keys by rotations of both, and an operator without.
@@ -31,14 +31,6 @@ impl Writer<'_> {
             let op = node.op();
             let why = format!("{op} rotates within itself, and keeps its form");
             return refuse(&why);
-        }
-        if node.input(POSITIONS).is_some() {
-            let why = "its position_ids cannot be written in another form: ONNX Runtime reads only the first of \
-                       them in a prompt, and all of them behind a cache";
-            return refuse(why);
-        }
-        if NORMS.iter().any(|slot| node.input(*slot).is_some()) {
-            return refuse("it normalizes queries and keys before it rotates them itself");
         }
         let (Some(heads), Some(kv_heads), Some(head_dim), Some(query)) =
             (own.heads, own.kv_heads, own.head_dim, node.input(0))
@@ -58,17 +50,62 @@ impl Writer<'_> {
             }
         };
         let sides = [(&site.query, heads), (&site.key, kv_heads)];
-        for ((side, heads), operand) in sides.into_iter().zip(&mut operands) {
+        for (((side, heads), operand), norm) in sides.into_iter().zip(&mut operands).zip(NORMS) {
             let (layout, waves) = self.read(out, side, id)?;
             out.set_scope(node.scope());
+            let value = match node.input(norm) {
+                Some(weight) => self.normalized(out, id, (*operand, weight), [heads, head_dim]),
+                None => *operand,
+            };
             let x = Unrotated {
-                value: *operand,
+                value,
                 layout,
                 heads: Some(heads),
             };
             *operand = self.rotate(out, (side, id), x, &waves)?;
         }
-        remove_from_operator(out, context, &mut self.replacements, id, &operands)
+        let changed = OperatorInputs {
+            operands: &operands,
+            left_out: &NORMS,
+        };
+        remove_from_operator(out, context, &mut self.replacements, id, &changed)
+    }
+
+    /// Heads divided by the root of their mean square and multiplied with weights, as the operator does it:
+    /// `[batch, token, heads · width]`.
+    fn normalized(
+        &self,
+        out: &mut Emitter<'_>,
+        id: NodeId,
+        (x, weight): (ValueId, ValueId),
+        [heads, width]: [usize; 2],
+    ) -> ValueId {
+        let context = self.context;
+        let node = context.graph().node(id);
+        let epsilon = node.float("qk_norm_epsilon").ok().flatten();
+        let epsilon = out.scalar("epsilon", DType::F32, epsilon.unwrap_or(EPSILON));
+        let dtype = context.dtype(x);
+        let apart = out.ints("heads", &[0, 0, heads as i64, width as i64]);
+        let together = out.ints("hidden", &[0, 0, (heads * width) as i64]);
+        let of_heads = out.op("Reshape", &[x, apart]);
+        // The kernel computes in single precision.
+        let [wide, weight] = [of_heads, weight].map(|x| match dtype {
+            DType::F32 => x,
+            _ => out.cast(x, DType::F32),
+        });
+        let squares = out.op("Mul", &[wide, wide]);
+        let sum = context.opset().sum(out, squares, &[-1]);
+        let sum = context.opset().unsqueeze(out, sum, &[-1]);
+        let count = out.scalar("width", DType::F32, width as f64);
+        let mean = out.op("Div", &[sum, count]);
+        let mean = out.op("Add", &[mean, epsilon]);
+        let root = out.op("Sqrt", &[mean]);
+        let unit = out.op("Div", &[wide, root]);
+        let mut made = out.op("Mul", &[unit, weight]);
+        if dtype != DType::F32 {
+            made = out.cast(made, dtype);
+        }
+        out.op("Reshape", &[made, together])
     }
 
     /// Lets an operator rotate queries and keys that were rotated before it.

@@ -131,7 +131,8 @@ impl RotatedRegion<'_> {
         };
         out.set_scope(context.graph().node(id).scope());
         if self.region.inside.is_some() {
-            return remove_from_operator(out, context, replacements, id, &[]);
+            let same = OperatorInputs::default();
+            return remove_from_operator(out, context, replacements, id, &same);
         }
         if let Some(other) = self.other_operand(context) {
             let name = context.graph().name(other);
@@ -210,6 +211,15 @@ fn merge_transposes(
     }
 }
 
+/// What an operator of attention reads in place of its inputs.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct OperatorInputs<'a> {
+    /// Its first inputs.
+    pub(crate) operands: &'a [ValueId],
+    /// Slots that are left out beside those of the rotation.
+    pub(crate) left_out: &'a [usize],
+}
+
 /// Replaces an operator that rotates internally by one that does not, without the inputs for cos,
 /// sin and positions. Its first inputs become `operands`, as far as these are given.
 pub(crate) fn remove_from_operator(
@@ -217,7 +227,7 @@ pub(crate) fn remove_from_operator(
     context: &Context<'_>,
     replacements: &mut Replacements<'_>,
     id: NodeId,
-    operands: &[ValueId],
+    changed: &OperatorInputs<'_>,
 ) -> Result<(), RewriteError> {
     let node = context.graph().node(id);
     let of_rotation = match node.op() {
@@ -227,10 +237,13 @@ pub(crate) fn remove_from_operator(
     };
     let inputs = node.inputs().iter().enumerate();
     let mut inputs: Vec<_> = inputs
-        .map(|(slot, v)| v.filter(|_| !of_rotation.contains(&slot)))
+        .map(|(slot, v)| {
+            let is_left_out = of_rotation.contains(&slot) || changed.left_out.contains(&slot);
+            v.filter(|_| !is_left_out)
+        })
         .map(|v| v.map(|v| replacements.current(v)))
         .collect();
-    for (input, operand) in inputs.iter_mut().zip(operands) {
+    for (input, operand) in inputs.iter_mut().zip(changed.operands) {
         *input = Some(*operand);
     }
     while inputs.pop_if(|v| v.is_none()).is_some() {}
