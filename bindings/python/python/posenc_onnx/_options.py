@@ -63,7 +63,7 @@ class Options(TableOptions, total=False):
     stack: Literal["encoder", "decoder"] | None
     """Stack to work on; both where left out."""
     form: Literal["ops", "onnx", "contrib"] | None
-    """Operators that rotations consist of afterwards; as they are where left out."""
+    """Operators that rotations and fused T5 biases consist of afterwards; as they are where left out."""
     target: Literal["portable", "ort-cpu", "ort-cuda", "tract"] | None
     """Runtime that has to run the result; none is checked where left out."""
     input_role: Mapping[str, Literal["position", "padding", "content"]] | None

@@ -103,7 +103,7 @@ struct TargetArgs {
     #[arg(long, value_name = "STACK", value_parser = value::word::<Stack>())]
     stack: Option<Stack>,
 
-    /// Operators that rotations consist of afterwards [default: keep, or what the target takes]
+    /// Operators that rotations and fused T5 biases consist of afterwards [default: keep, or what the target takes]
     #[arg(long, value_name = "FORM", value_parser = form())]
     form: Option<FormWish>,
 

@@ -140,7 +140,7 @@ const FIELDS: &[Field] = &[
         "form",
         &["form"],
         words_of::<Form>,
-        "Operators that rotations consist of afterwards; as they are where left out",
+        "Operators that rotations and fused T5 biases consist of afterwards; as they are where left out",
     ),
     field(
         "target",

@@ -17,7 +17,7 @@ use posenc_encodings::kind::{Kind, Layout};
 pub(crate) enum Change {
     /// Only the order of the nodes.
     Sort,
-    /// Only the form of rotations.
+    /// Only the form of rotations or of fused biases.
     Form,
     /// The frequencies of rotations. A branch without rotations has no plan; the first has one.
     Rescale(Vec<Option<rescale::Plan>>),

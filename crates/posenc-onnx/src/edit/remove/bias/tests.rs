@@ -47,6 +47,15 @@ fn line(s: &mut Sketch, factor: f64) -> String {
     s.op("Mul", &[&slopes, &d])
 }
 
+/// That times a gate of each query `[batch, heads, query, size]`.
+fn gated_line(s: &mut Sketch, q: &str) -> String {
+    let weight = s.weights(&[SIZE, 1]);
+    let gate = s.op("MatMul", &[q, &weight]);
+    let gate = s.op("Sigmoid", &[&gate]);
+    let line = line(s, 1.0);
+    s.op("Mul", &[&gate, &line])
+}
+
 /// `(1 − mask) · low`, `[batch, 1, 1, key]`.
 fn padding(s: &mut Sketch, low: f64) -> String {
     let mask = s.unsqueeze("attention_mask", &[1, 2]);
@@ -417,11 +426,7 @@ fn a_mask_takes_the_place_of_a_multiple_of_its_sum_with_a_gated_bias() {
         let mut s = Sketch::default();
         s.input("attention_mask", DType::I64, &["batch", "sequence"]);
         let y = layers(&mut s, &|s, heads| {
-            let weight = s.weights(&[SIZE, 1]);
-            let gate = s.op("MatMul", &[&heads.q, &weight]);
-            let gate = s.op("Sigmoid", &[&gate]);
-            let (line, mask) = (line(s, 1.0), padding(s, -1e4));
-            let bias = s.op("Mul", &[&gate, &line]);
+            let (bias, mask) = (gated_line(s, &heads.q), padding(s, -1e4));
             let sum = s.op("Add", &[&bias, &mask]);
             let count = factors.iter().product::<usize>();
             let factor = s.floats(factors, vec![1.0; count]);

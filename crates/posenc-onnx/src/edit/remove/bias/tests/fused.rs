@@ -76,11 +76,7 @@ fn gated(domain: &str, is_masked: bool) -> Analyzed {
     let mut s = Sketch::default();
     s.input("attention_mask", DType::I64, &["batch", "sequence"]);
     let y = layers(&mut s, &|s, heads| {
-        let weight = s.weights(&[SIZE, 1]);
-        let gate = s.op("MatMul", &[&heads.q, &weight]);
-        let gate = s.op("Sigmoid", &[&gate]);
-        let line = line(s, 1.0);
-        let mut bias = s.op("Mul", &[&gate, &line]);
+        let mut bias = gated_line(s, &heads.q);
         if is_masked {
             let mask = padding(s, -1e4);
             bias = s.op("Add", &[&bias, &mask]);
