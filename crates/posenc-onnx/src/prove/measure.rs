@@ -1,6 +1,6 @@
 //! Content for a rotation, and how far its result is from the formula.
 
-use ndarray::{Array3, ArrayD, IxDyn};
+use ndarray::{Array2, Array3, ArrayD, IxDyn};
 use posenc_ir::{DType, Tensor};
 use posenc_runtime::feeds::Random;
 
@@ -228,13 +228,16 @@ impl RotationRun<'_> {
             pair_of[a] = Some((i, b));
             pair_of[b] = Some((i, a));
         }
+        let waves = Array2::from_shape_fn((positions.len(), rope.pairs.len()), |(p, i)| {
+            let f = rope.inv_freq[i];
+            self.precision.wave(positions[p], f, m, against)
+        });
         for ((slot, p, j), want) in want.indexed_iter() {
             let own = x[[slot, p, j]];
             let bound = match pair_of[j] {
                 None => self.precision.passed(own),
                 Some((i, other)) => {
-                    let f = rope.inv_freq[i];
-                    let wave = self.precision.wave(positions[p], f, m, against);
+                    let wave = waves[[p, i]];
                     if measured.is_blind(positions[p], (wave, m), y[[slot, p, j]]) {
                         continue;
                     }

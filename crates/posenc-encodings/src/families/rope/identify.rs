@@ -239,10 +239,10 @@ fn start(inv_freq: &[f64], angles: &[f64]) -> f64 {
 fn partners(maps: &Array3<f64>) -> Result<Vec<Option<usize>>, Unread> {
     let width = maps.shape()[1];
     let mut partner = vec![None; width];
-    for a in 0..width {
-        for b in 0..width {
-            let mixes = a != b && (0..maps.shape()[0]).any(|p| maps[[p, a, b]].abs() > 1e-12);
-            if mixes && partner[a].replace(b).is_some() {
+    for map in maps.outer_iter() {
+        for ((a, b), v) in map.indexed_iter() {
+            let mixes = a != b && v.abs() > 1e-12;
+            if mixes && partner[a].replace(b).is_some_and(|known| known != b) {
                 return Err(Unread::NotPairs);
             }
         }

@@ -1,6 +1,6 @@
 //! The matrix that a region applies to the features of a head at each position.
 
-use ndarray::{Array2, Array3};
+use ndarray::{Array2, Array3, Axis, s};
 use posenc_ir::eval::{Budget, Trace, Value, probe};
 use posenc_ir::{Model, ValueId};
 use rustc_hash::FxHashMap;
@@ -77,7 +77,11 @@ pub(crate) fn matrices_of_pairs(
         return fused(model, base, change, inside);
     }
     let probing = Probing::of(model, base, change, region)?;
-    let y = probing.run(|_, _, j| f64::from(u8::from(pairs.iter().any(|p| p.0 == j))))?;
+    let mut firsts = vec![0.0; probing.width];
+    for (a, _) in pairs {
+        firsts[*a] = 1.0;
+    }
+    let y = probing.run(|_, _, j| firsts[j])?;
     let mut maps = identity(probing.length, probing.width);
     for p in 0..probing.length {
         for (a, b) in pairs.iter().copied() {
@@ -93,9 +97,11 @@ pub(crate) fn matrices_of_pairs(
 
 /// Identity matrices.
 fn identity(length: usize, width: usize) -> Array3<f64> {
-    Array3::from_shape_fn((length, width, width), |(_, i, j)| {
-        f64::from(u8::from(i == j))
-    })
+    let mut maps = Array3::zeros((length, width, width));
+    for mut map in maps.outer_iter_mut() {
+        map.diag_mut().fill(1.0);
+    }
+    maps
 }
 
 /// The rotation within a fused operator, from the rows of cos and sin that it reads.
@@ -183,10 +189,15 @@ impl<'a> Probing<'a> {
 
     /// The output, `[slot, pos, feature]`, for content by slot, token and feature.
     fn run(&self, content: impl Fn(usize, usize, usize) -> f64) -> Result<Array3<f64>, Unread> {
-        let region = self.region;
-        let x = Array3::from_shape_fn((self.others, self.length, self.width), |(slot, p, j)| {
+        let shape = (self.others, self.length, self.width);
+        self.run_on(Array3::from_shape_fn(shape, |(slot, p, j)| {
             content(slot, p, j)
-        });
+        }))
+    }
+
+    /// The same for content as numbers.
+    fn run_on(&self, x: Array3<f64>) -> Result<Array3<f64>, Unread> {
+        let region = self.region;
         let x = (region.input_lane.join(x, &self.dims)).ok_or(Unread::NoFeatures)?;
         let mut seeds = self.change.clone();
         seeds.insert(region.input, Value::float(x));
@@ -208,11 +219,15 @@ impl<'a> Probing<'a> {
     fn spread(&self) -> Result<Array3<f64>, Unread> {
         let mut maps = Array3::zeros((self.length, self.width, self.width));
         for first in (0..self.width).step_by(self.others) {
-            let y = self.run(|slot, _, j| f64::from(u8::from(first + slot == j)))?;
-            for ((slot, p, i), v) in y.indexed_iter() {
-                if first + slot < self.width {
-                    maps[[p, i, first + slot]] = *v;
-                }
+            let units = (first..self.width).take(self.others);
+            let mut x = Array3::zeros((self.others, self.length, self.width));
+            for (slot, unit) in units.clone().enumerate() {
+                x.slice_mut(s![slot, .., unit]).fill(1.0);
+            }
+            let y = self.run_on(x)?;
+            for (slot, unit) in units.enumerate() {
+                let column = y.index_axis(Axis(0), slot);
+                maps.index_axis_mut(Axis(2), unit).assign(&column);
             }
         }
         Ok(maps)
@@ -252,7 +267,7 @@ impl<'a> Probing<'a> {
     ) -> Result<(), Unread> {
         // Few features mix with a feature.
         let terms = |p: usize, i: usize| -> Vec<(usize, f64)> {
-            let row = maps.slice(ndarray::s![p, i, ..]);
+            let row = maps.slice(s![p, i, ..]);
             let row = row.iter().copied().enumerate();
             row.filter(|(_, v)| *v != 0.0).collect()
         };
