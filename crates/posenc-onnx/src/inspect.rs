@@ -1,5 +1,6 @@
 //! From what was detected to the report of `inspect`.
 
+mod apart;
 pub(crate) mod consult;
 mod entries;
 pub(crate) mod figures;
@@ -25,6 +26,7 @@ use crate::spelling;
 use posenc_encodings::kind::{Form, Kind};
 use posenc_encodings::laws::Identified;
 use posenc_encodings::round::to_digits;
+pub(crate) use apart::apart;
 use windows::windows;
 
 /// Names every encoding and attention site of a model.

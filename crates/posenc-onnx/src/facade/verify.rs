@@ -3,8 +3,11 @@
 use posenc_ir::Model;
 use posenc_runtime::Backend;
 
+use crate::detect::Options;
+use crate::inspect::{apart, inspect};
 use crate::prove::{VerifyError, VerifyOptions, verify_with};
 use crate::report::Verify;
+use crate::request::roles;
 use crate::rewrite::again;
 
 /// Proves a model: every rotation and what a rewrite inserted against the formula, the graph against
@@ -41,13 +44,30 @@ pub fn verify(
         }
         None => {
             let mut report = verify_with(model, other, options, backends, None)?;
-            let why = other.filter(|_| !report.ok);
-            if let Some(why) = why.and_then(|other| again::of_another(model, other)) {
+            let why = other.filter(|_| !report.ok).and_then(|other| {
+                again::of_another(model, other)
+                    .or_else(|| of_other_encodings([model, other], options))
+            });
+            if let Some(why) = why {
                 report.warnings.insert(0, why);
             }
             Ok(report)
         }
     }
+}
+
+/// Why two models differ that no record connects, where they encode positions differently.
+fn of_other_encodings(models: [&Model; 2], options: &VerifyOptions) -> Option<String> {
+    let read = Options {
+        roles: roles(&options.roles),
+        ..Options::default()
+    };
+    let [first, second] = models.map(|model| inspect(model, &read));
+    let difference = apart(&first, &second)?;
+    Some(format!(
+        "the models encode positions differently: {difference}; no record of a rewrite says that they may, so that they \
+         were compared as if both had to compute the same"
+    ))
 }
 
 #[cfg(test)]
@@ -86,5 +106,25 @@ mod tests {
             let rest = why.strip_prefix(words);
             assert!(rest.is_some_and(|rest| !rest.starts_with("the ")), "{why}");
         }
+    }
+
+    #[test]
+    fn other_encodings_without_a_record_are_named_where_outputs_differ() {
+        let [rope, alibi] = ["mini/rope", "mini/alibi"].map(fixture);
+        let options = VerifyOptions {
+            lengths: vec![8],
+            ..VerifyOptions::default()
+        };
+        let verify = |first: &Model, second: &Model| {
+            let backends: [Box<dyn Backend>; 1] = [Box::new(Evaluator::default())];
+            verify(first, Some(second), &options, &backends).unwrap()
+        };
+        let report = verify(&rope, &alibi);
+        assert!(!report.ok);
+        let why = &report.warnings[0];
+        assert!(why.contains("rope in 2 layers in the first model, alibi"), "{why}");
+        // Nothing is said of models that compute the same.
+        let report = verify(&rope, &rope);
+        assert!(report.ok && report.warnings.is_empty(), "{report:?}");
     }
 }
