@@ -122,7 +122,10 @@ mod tests {
         let report = verify(&rope, &alibi);
         assert!(!report.ok);
         let why = &report.warnings[0];
-        assert!(why.contains("rope in 2 layers in the first model, alibi"), "{why}");
+        assert!(
+            why.contains("rope in 2 layers in the first model, alibi"),
+            "{why}"
+        );
         // Nothing is said of models that compute the same.
         let report = verify(&rope, &rope);
         assert!(report.ok && report.warnings.is_empty(), "{report:?}");
