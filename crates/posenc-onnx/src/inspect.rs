@@ -23,10 +23,10 @@ use crate::report::{
     Attention, AttentionKind, Encoding, Inspect, Limit, LimitCause, ModelSummary, Refusal,
 };
 use crate::spelling;
+pub(crate) use apart::apart;
 use posenc_encodings::kind::{Form, Kind};
 use posenc_encodings::laws::Identified;
 use posenc_encodings::round::to_digits;
-pub(crate) use apart::apart;
 use windows::windows;
 
 /// Names every encoding and attention site of a model.

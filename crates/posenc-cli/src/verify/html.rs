@@ -115,7 +115,7 @@ fn way(run: &Run) -> String {
         if run.is_comparison() {
             ""
         } else {
-            ", nothing to compare with"
+            ", not judged"
         }
     )
 }
