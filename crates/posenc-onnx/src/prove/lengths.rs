@@ -1,5 +1,7 @@
 //! The lengths at which whole models run.
 
+mod rotated;
+
 use posenc_ir::{Model, ValueId};
 
 use super::VerifyError;
@@ -24,6 +26,9 @@ const SCORES: usize = 1 << 30;
 
 /// The most scores of one attention in a run at the end of a table, which nobody asked for.
 const SCORES_AT_ENDS: usize = 1 << 28;
+
+/// The most scores of all attention in a run around a length at which rotations change: a second in all runtimes.
+const SCORES_AROUND: usize = 1 << 22;
 
 /// The most multiplications for the scores of all attention in one run: minutes.
 const WORK: u64 = 1 << 38;
@@ -68,8 +73,12 @@ pub(crate) fn lengths(
         None => {
             let ends = around(models, &fitted);
             let last = (1..=SHORT).rev().find(|l| fits(fitted(*l)));
-            let all = LENGTHS.into_iter().chain(last.filter(is_run)).chain(ends);
-            all.filter(|l| fits(fitted(*l))).collect()
+            let (around, _) = around_rotations(models, &fitted);
+            let all = LENGTHS.into_iter().chain(last.filter(is_run));
+            let all = all.chain(ends).chain(around);
+            let mut all: Vec<usize> = all.filter(|l| fits(fitted(*l))).collect();
+            all.sort_unstable();
+            all
         }
     };
     // Limits are numbers of tokens.
@@ -142,6 +151,45 @@ fn around(models: &[(&Model, &Found)], fitted: &dyn Fn(usize) -> Lengths) -> Vec
     all.into_iter().filter(runs).collect()
 }
 
+/// The lengths around which rotations change: those that are run, and those that would take long.
+fn around_rotations(
+    models: &[(&Model, &Found)],
+    fitted: &dyn Fn(usize) -> Lengths,
+) -> (Vec<usize>, Vec<usize>) {
+    let is_brief = |length: &usize| {
+        let mut all = models.iter();
+        all.all(|(_, found)| scores(found, fitted(*length)).all <= SCORES_AROUND)
+    };
+    rotated::rotated(models).into_iter().partition(is_brief)
+}
+
+/// What is not run of the lengths around which rotations change, with the reason.
+pub(crate) fn not_run(model: &Model, found: &Found) -> Option<String> {
+    let fitted = |sequence: usize| {
+        found.ports.fit(Lengths {
+            batch: 2,
+            sequence,
+            past: 0,
+        })
+    };
+    if found.ports.is_sound() || found.ports.fixed_sequence().is_some() {
+        return None;
+    }
+    let (_, long) = around_rotations(&[(model, found)], &fitted);
+    let fits = |length: &usize| supports(model, found, fitted(*length));
+    let long: Vec<String> = (long.iter().filter(|length| fits(length)))
+        .map(ToString::to_string)
+        .collect();
+    let (last, first) = long.split_last()?;
+    let listed = match first {
+        [] => format!("length {last}"),
+        _ => format!("lengths {} and {last}", first.join(", ")),
+    };
+    Some(format!(
+        "the whole model at {listed}, because that takes long; `lengths` runs it"
+    ))
+}
+
 /// Whether a run takes no more memory and time than a comparison is worth.
 pub(crate) fn is_affordable(model: &Model, found: &Found, at: Lengths) -> bool {
     affordable(model, found, at, SCORES_AT_ENDS).is_ok()
@@ -150,19 +198,7 @@ pub(crate) fn is_affordable(model: &Model, found: &Found, at: Lengths) -> bool {
 /// Refuses a run that would take more memory or time than a comparison is worth: `scores` are the most of one
 /// attention.
 fn affordable(model: &Model, found: &Found, at: Lengths, scores: usize) -> Result<(), VerifyError> {
-    let (mut most, mut work) = (0, 0u64);
-    for site in &found.attention {
-        let sizes = [
-            at.batch,
-            site.heads.unwrap_or(1),
-            tokens(found, &site.query, at),
-            tokens(found, &site.key, at),
-        ];
-        let own = sizes.into_iter().fold(1usize, usize::saturating_mul);
-        most = own.max(most);
-        let each = (own as u64).saturating_mul(site.head_dim.unwrap_or(1) as u64);
-        work = work.saturating_add(each);
-    }
+    let Scores { most, work, .. } = self::scores(found, at);
     let length = at.sequence;
     let refuse = |why: String| Err(VerifyError::unsupported("verify", why));
     if most > scores || work > WORK {
@@ -185,6 +221,35 @@ fn affordable(model: &Model, found: &Found, at: Lengths, scores: usize) -> Resul
         )),
         _ => Ok(()),
     }
+}
+
+/// The scores that a run computes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Scores {
+    /// Of all attention.
+    all: usize,
+    /// Of the attention that has the most.
+    most: usize,
+    /// The multiplications for all of them.
+    work: u64,
+}
+
+fn scores(found: &Found, at: Lengths) -> Scores {
+    let mut scores = Scores::default();
+    for site in &found.attention {
+        let sizes = [
+            at.batch,
+            site.heads.unwrap_or(1),
+            tokens(found, &site.query, at),
+            tokens(found, &site.key, at),
+        ];
+        let own = sizes.into_iter().fold(1usize, usize::saturating_mul);
+        scores.all = scores.all.saturating_add(own);
+        scores.most = own.max(scores.most);
+        let each = (own as u64).saturating_mul(site.head_dim.unwrap_or(1) as u64);
+        scores.work = scores.work.saturating_add(each);
+    }
+    scores
 }
 
 /// How many tokens queries or keys have in a run. Many samples of sound make one token: as many as in the trial run.
@@ -232,7 +297,9 @@ mod tests {
     use super::*;
     use crate::detect::{Options, detect};
     use crate::graph::sketch::{A, HIDDEN, Sketch};
-    use crate::prove::testing::fixture;
+    use crate::prove::testing::{fixture, rescaled_by};
+    use crate::request::LawName;
+    use crate::rewrite::rewrite;
     use posenc_ir::DType;
 
     /// Tokens as vectors of a vocabulary, without attention.
@@ -323,6 +390,32 @@ mod tests {
             ..at
         };
         assert!(affordable(&model, &found, hours, SCORES).is_err());
+    }
+
+    #[test]
+    fn rescaled_rotations_run_around_their_ends() {
+        let mut model = fixture("llama/dynamo");
+        let run = |model: &Model| {
+            let found = detect(model, &Options::default());
+            let all = lengths(&[(model, &found)], &VerifyOptions::default()).unwrap();
+            let all: Vec<usize> = all.iter().map(|at| at.sequence).collect();
+            (all, not_run(model, &found))
+        };
+        let (usual, none) = run(&model);
+        assert_eq!((&usual[..], none), (&LENGTHS[..], None));
+        let mut request = rescaled_by(LawName::Dynamic, 4.0);
+        request.parameters.original_length = Some(100);
+        let mut short = model.clone();
+        rewrite(&mut short, &request).unwrap();
+        let (all, none) = run(&short);
+        assert_eq!(all, [1, 2, 64, 65, 99, 100, 101, 128, 400]);
+        assert_eq!(none, None);
+        request.parameters.original_length = Some(3000);
+        rewrite(&mut model, &request).unwrap();
+        let (all, long) = run(&model);
+        assert_eq!(all, LENGTHS);
+        let why = "the whole model at lengths 2999, 3000, 3001 and 12000, because that takes long; `lengths` runs it";
+        assert_eq!(long.as_deref(), Some(why));
     }
 
     #[test]

@@ -228,6 +228,9 @@ fn computed(
     }
     let mut report = whole.report(rotations.checks);
     report.unchecked.extend(differing(&points, is_resized));
+    if options.lengths.is_empty() && fed.is_empty() {
+        report.unchecked.extend(lengths::not_run(model, &found));
+    }
     if !fed.is_empty() && subject.ports().has_past() {
         let why = "prefill against decode, because the inputs of one run were given";
         report.unchecked.push(why.to_owned());
