@@ -151,7 +151,7 @@ fn around(models: &[(&Model, &Found)], fitted: &dyn Fn(usize) -> Lengths) -> Vec
     all.into_iter().filter(runs).collect()
 }
 
-/// The lengths around which rotations change: those that are run, and those that would take long.
+/// The lengths around which rotations change, but the usual ones: those that are run, and those that would take long.
 fn around_rotations(
     models: &[(&Model, &Found)],
     fitted: &dyn Fn(usize) -> Lengths,
@@ -160,7 +160,9 @@ fn around_rotations(
         let mut all = models.iter();
         all.all(|(_, found)| scores(found, fitted(*length)).all <= SCORES_AROUND)
     };
-    rotated::rotated(models).into_iter().partition(is_brief)
+    let all = rotated::rotated(models).into_iter();
+    all.filter(|length| !LENGTHS.contains(length))
+        .partition(is_brief)
 }
 
 /// What is not run of the lengths around which rotations change, with the reason.

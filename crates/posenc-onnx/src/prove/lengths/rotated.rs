@@ -4,12 +4,11 @@ use std::collections::BTreeSet;
 
 use posenc_ir::Model;
 
-use super::LENGTHS;
 use crate::detect::Found;
 use crate::record::record;
 
 /// The lengths around those at which the rotations of models become others or were trained to end, and the new ends,
-/// by their records and by what chooses frequencies in the graph; without the usual lengths.
+/// by their records and by what chooses frequencies in the graph.
 pub(super) fn rotated(models: &[(&Model, &Found)]) -> BTreeSet<usize> {
     let mut all = BTreeSet::new();
     for (model, found) in models {
@@ -25,6 +24,6 @@ pub(super) fn rotated(models: &[(&Model, &Found)]) -> BTreeSet<usize> {
             all.extend([end.saturating_sub(1), end, end.saturating_add(1)]);
         }
     }
-    all.retain(|length| *length > 0 && !LENGTHS.contains(length));
+    all.remove(&0);
     all
 }
