@@ -69,7 +69,7 @@ fn placed() -> String {
 
 /// The same with queries and keys that are normalized first, with another epsilon than usual: by the operator, which
 /// does so on CUDA alone, or before it.
-fn normed(before: bool) -> String {
+fn normed(text: &str, before: bool) -> String {
     let weights = |first: f64| {
         let weight = |n: usize| format!("{}", first + 0.125 * n as f64);
         let all: Vec<String> = (0..16).map(weight).collect();
@@ -81,7 +81,7 @@ fn normed(before: bool) -> String {
         weights(0.5),
         weights(-1.0)
     );
-    let text = APART.replace("int64[1] axis", &weights);
+    let text = text.replace("int64[1] axis", &weights);
     if !before {
         return text
             .replace(
@@ -202,16 +202,18 @@ fn norms_within_the_operator_are_written_before_it() {
         let each = want.iter().zip(of(model));
         each.map(|(a, b)| distance(a, &b)).fold(0.0, f64::max)
     };
-    let want = of(&written(&folder, &normed(true)));
-    let model = written(&folder, &normed(false));
-    for form in ["ops", "onnx"] {
-        let (ran, out) = reformed(&folder, &model, form);
-        assert_eq!(ran.code, 0, "{form}: {}", ran.stderr);
-        assert!(far(&want, &out) < 1e-5, "{form}: {}", far(&want, &out));
+    for text in [APART, &packed()] {
+        let want = of(&written(&folder, &normed(text, true)));
+        let model = written(&folder, &normed(text, false));
+        for form in ["ops", "onnx"] {
+            let (ran, out) = reformed(&folder, &model, form);
+            assert_eq!(ran.code, 0, "{form}: {}", ran.stderr);
+            assert!(far(&want, &out) < 1e-5, "{form}: {}", far(&want, &out));
+        }
+        let other = normed(text, false).replace("epsilon = 0.05", "epsilon = 0.5");
+        let (_, out) = reformed(&folder, &written(&folder, &other), "ops");
+        assert!(far(&want, &out) > 1e-3, "another epsilon is seen");
     }
-    let other = normed(false).replace("epsilon = 0.05", "epsilon = 0.5");
-    let (_, out) = reformed(&folder, &written(&folder, &other), "ops");
-    assert!(far(&want, &out) > 1e-3, "another epsilon is seen");
 }
 
 /// Caches of eight tokens, in which the newest take the places of the oldest.

@@ -84,7 +84,8 @@ impl Writer<'_> {
         let node = context.graph().node(id);
         let epsilon = node.float("qk_norm_epsilon").ok().flatten();
         let epsilon = out.scalar("epsilon", DType::F32, epsilon.unwrap_or(EPSILON));
-        let dtype = context.dtype(x);
+        // Packed queries are split by nodes that the graph does not have yet.
+        let dtype = context.dtype(node.input(0).unwrap_or(x));
         let apart = out.ints("heads", &[0, 0, heads as i64, width as i64]);
         let together = out.ints("hidden", &[0, 0, (heads * width) as i64]);
         let of_heads = out.op("Reshape", &[x, apart]);

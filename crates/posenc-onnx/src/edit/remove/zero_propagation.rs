@@ -291,6 +291,15 @@ impl<'a> ZeroPropagation<'a> {
                     |v: &ValueId| context.dims(*v).is_some_and(|d| d.iter().all(|n| *n == 1));
                 return factors.all(is_single) && self.can_replace(multiple, own);
             }
+            // The standard operator broadcasts what is added to its scores, but not along queries and keys in every
+            // runtime.
+            if node.is("Attention") && bias_slots(node).first() == Some(&at.slot()) {
+                let Some(old) = context.dims(old).filter(|old| old.len() > 1) else {
+                    return false;
+                };
+                return own.ends_with(&old[old.len() - 2..])
+                    && broadcast(own, old).as_deref() == Some(old);
+            }
             sums && dims.as_deref() == node.output(0).and_then(|sum| context.dims(sum))
         };
         let free = !graph.value(old).is_output() && graph.uses(old).iter().all(broadcasts);

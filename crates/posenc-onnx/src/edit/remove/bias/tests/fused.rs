@@ -71,14 +71,28 @@ fn a_fused_operator_loses_its_bias_and_keeps_its_mask() {
     }
 }
 
+/// What masks tokens beside a gated bias.
+#[derive(Clone, Copy, PartialEq)]
+enum Masked {
+    Nothing,
+    /// Keys: `[batch, 1, 1, key]`.
+    Keys,
+    /// Queries and keys: `[batch, 1, query, key]`.
+    Both,
+}
+
 /// A bias under a gate of the queries, in one operator: `[batch, heads, query, key]`.
-fn gated(domain: &str, is_masked: bool) -> Analyzed {
+fn gated(domain: &str, masked: Masked) -> Analyzed {
     let mut s = Sketch::default();
     s.input("attention_mask", DType::I64, &["batch", "sequence"]);
     let y = layers(&mut s, &|s, heads| {
         let mut bias = gated_line(s, &heads.q);
-        if is_masked {
-            let mask = padding(s, -1e4);
+        if masked != Masked::Nothing {
+            let mut mask = padding(s, -1e4);
+            if masked == Masked::Both {
+                let queries = s.transpose(&mask, &[0, 1, 3, 2]);
+                mask = s.op("Min", &[&mask, &queries]);
+            }
             bias = s.op("Add", &[&bias, &mask]);
         }
         attend(s, domain, [&heads.q, &heads.k, &heads.v], &bias)
@@ -89,7 +103,7 @@ fn gated(domain: &str, is_masked: bool) -> Analyzed {
 #[test]
 fn a_fused_operator_loses_a_gated_bias() {
     for domain in ["", "ms"] {
-        let model = gated(domain, false);
+        let model = gated(domain, Masked::Nothing);
         assert_eq!(model.kinds(), [Kind::Alibi], "{domain}");
         let bare = model.without_encodings().unwrap();
         assert_eq!(bare.kinds(), []);
@@ -99,11 +113,20 @@ fn a_fused_operator_loses_a_gated_bias() {
             "{left:?}"
         );
     }
-    // ONNX Runtime takes a mask with an axis of queries alone.
-    for domain in ["", "ms"] {
-        let model = gated(domain, true);
+    // The standard operator broadcasts a mask over heads, and not over queries in ONNX Runtime; the other one does
+    // neither.
+    for (domain, masked) in [
+        ("", Masked::Keys),
+        ("ms", Masked::Keys),
+        ("ms", Masked::Both),
+    ] {
+        let model = gated(domain, masked);
         assert_eq!(model.kinds(), [Kind::Alibi]);
         let why = model.without_encodings().map(drop).unwrap_err().to_string();
         assert!(why.contains("shape"), "{why}");
     }
+    let bare = gated("", Masked::Both).without_encodings().unwrap();
+    assert_eq!(bare.kinds(), []);
+    let context = bare.context();
+    assert!(context.found.attention.iter().all(|site| site.mask.padding));
 }
