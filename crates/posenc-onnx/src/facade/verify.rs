@@ -72,9 +72,12 @@ fn of_other_encodings(models: [&Model; 2], options: &VerifyOptions) -> Option<St
 
 #[cfg(test)]
 mod tests {
+    use posenc_encodings::kind::{Kind, Layout};
+
     use super::*;
     use crate::prove::testing::{Evaluator, fixture, rescaled_by};
-    use crate::request::LawName;
+    use crate::record::swap;
+    use crate::request::{LawName, Request};
     use crate::rewrite::rewrite;
 
     #[test]
@@ -129,5 +132,32 @@ mod tests {
         // Nothing is said of models that compute the same.
         let report = verify(&rope, &rope);
         assert!(report.ok && report.warnings.is_empty(), "{report:?}");
+    }
+
+    #[test]
+    fn rotations_that_were_inserted_and_then_got_another_layout_are_right() {
+        let mut model = fixture("mini/none");
+        let inserted = Request {
+            to: Some(Kind::Rope),
+            ..Request::default()
+        };
+        rewrite(&mut model, &inserted).unwrap();
+        let record = model.metadata(swap::KEY).unwrap().to_owned();
+        let mut relaid = Request::default();
+        relaid.parameters.layout = Some(Layout::Interleaved);
+        rewrite(&mut model, &relaid).unwrap();
+        let options = VerifyOptions {
+            lengths: vec![8],
+            ..VerifyOptions::default()
+        };
+        let verify = |model: &Model| {
+            let backends: [Box<dyn Backend>; 1] = [Box::new(Evaluator::default())];
+            verify(model, None, &options, &backends).unwrap()
+        };
+        let report = verify(&model);
+        assert!(report.ok, "{report:?}");
+        // The record before the second rewrite does not hold.
+        model.set_metadata(swap::KEY, record);
+        assert!(!verify(&model).ok);
     }
 }

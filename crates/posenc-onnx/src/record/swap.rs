@@ -2,7 +2,7 @@
 //! parameters and the constants that hold its learned numbers, so that a verification can run it
 //! against its formula.
 
-use posenc_encodings::kind::Kind;
+use posenc_encodings::kind::{Kind, Layout};
 use posenc_encodings::params::Params;
 use posenc_ir::Model;
 use serde::{Deserialize, Serialize};
@@ -120,6 +120,40 @@ pub(crate) fn write(
         "branches": branches,
     });
     model.set_metadata(KEY, entry.to_string());
+}
+
+/// Records that rotations which an earlier swap inserted have another layout since, at the sites that are `covered`.
+pub(crate) fn relay(
+    model: &mut Model,
+    branch: usize,
+    covered: impl Fn(usize) -> bool,
+    layout: Layout,
+) {
+    let record = read(model).and_then(Result::ok);
+    let Some(mut record) = record.filter(|record| record.to == Kind::Rope) else {
+        return;
+    };
+    let own = record.branches.iter_mut().filter(|b| b.branch == branch);
+    for group in own.map(|own| &mut own.groups) {
+        *group = std::mem::take(group)
+            .into_iter()
+            .flat_map(|whole| {
+                let (sites, others) = whole.sites.iter().partition(|site| covered(**site));
+                let mut relaid = GroupRecord {
+                    sites,
+                    ..whole.clone()
+                };
+                relaid.params.insert("layout".to_owned(), json!(layout));
+                let kept = GroupRecord {
+                    sites: others,
+                    ..whole
+                };
+                [relaid, kept]
+            })
+            .filter(|group| !group.sites.is_empty())
+            .collect();
+    }
+    model.set_metadata(KEY, json!(record).to_string());
 }
 
 /// What an earlier swap wrote; `None` where there is no such record.

@@ -1,5 +1,7 @@
 //! Rotations of other pairs of features, which compute the same.
 
+use std::collections::BTreeSet;
+
 use posenc_encodings::kind::Layout;
 
 use super::form::{read_back, tell};
@@ -10,6 +12,7 @@ use crate::detect::{Options, RotarySite};
 use crate::edit::layout::{Relaid, relay};
 use crate::error::{Refusal, RefusalKind, RewriteError};
 use crate::plan::selection::chosen;
+use crate::record::swap;
 use crate::request::Request;
 
 /// Gives the rotations of a result a layout. `options` are those of the only branch. Also returns the models before
@@ -87,6 +90,11 @@ pub(super) fn apply(
         found: before.clone(),
         moved,
     };
+    let covered: BTreeSet<usize> = (before.rotary.iter().map(|own| own.site))
+        .filter(|site| covers(*site))
+        .collect();
     tell(&mut done, made, after, |_, _| {});
+    let covers = |site: usize| covered.contains(&site);
+    swap::relay(&mut done.model, options.branch, covers, layout);
     Ok((done, Some(pair)))
 }
