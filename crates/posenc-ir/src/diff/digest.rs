@@ -154,10 +154,15 @@ fn leaves(model: &Model, whole: &impl Fn(ValueId) -> bool) -> Vec<u128> {
         Def::Input(i) => {
             let mut hasher = Hasher::new("input");
             hasher.number(labelled("place", i as usize));
-            if graph.value(value).scope() == graph.main() {
+            let scope = graph.value(value).scope();
+            if scope == graph.main() {
                 hasher.bytes(graph.name(value).as_bytes());
                 hasher.number(graph.dtype(value).map_or(0, |d| d.code() as u128));
                 hasher.number(constant(model, value, whole).unwrap_or(0));
+            } else {
+                // A body reads the inputs of those around it too.
+                let around = std::iter::successors(Some(scope), |s| graph.scope(*s).parent());
+                hasher.number(labelled("depth", around.count()));
             }
             hasher.finish()
         }
@@ -299,6 +304,24 @@ mod tests {
             assert_eq!(output(&written(&changed(1.0)), whole), of(1.0));
             assert_ne!(of(2.0), of(1.0));
         }
+    }
+
+    #[test]
+    fn inputs_of_nested_bodies_count_by_the_body_that_has_them() {
+        let of = |read: &str| {
+            let text = format!(
+                "n = Constant <value = int64 {{2}}> () t = Constant <value = bool {{1}}> ()
+                 y = Loop(n, t, x) <body = outer (int64 i, bool c, float[2] a) => (bool d, float[2] b) {{
+                     d = Identity(c)
+                     b = Loop(n, t, a) <body = inner (int64 j, bool e, float[2] p) => (bool f, float[2] q) {{
+                         f = Identity(e) g = Cast <to = 1> ({read}) q = Add(p, g)
+                     }}>
+                 }}>"
+            );
+            output(&model(&text), true)
+        };
+        assert_eq!(of("j"), of("j"));
+        assert_ne!(of("j"), of("i"));
     }
 
     #[test]
