@@ -1,6 +1,6 @@
 //! The lengths at which whole models run.
 
-mod rotated;
+mod ends;
 
 use posenc_ir::{Model, ValueId};
 
@@ -9,7 +9,6 @@ use super::options::VerifyOptions;
 use crate::attention::site::Operand;
 use crate::detect::{Found, limits};
 use crate::graph::ports::Lengths;
-use crate::record::stretch;
 use crate::report::Limit;
 
 /// Lengths to run at by default.
@@ -27,7 +26,8 @@ const SCORES: usize = 1 << 30;
 /// The most scores of one attention in a run at the end of a table, which nobody asked for.
 const SCORES_AT_ENDS: usize = 1 << 28;
 
-/// The most scores of all attention in a run around a length at which rotations change: a second in all runtimes.
+/// The most scores of all attention in a run at a length at which rotations change, which nobody asked for: about a
+/// second in all runtimes.
 const SCORES_AROUND: usize = 1 << 22;
 
 /// The most multiplications for the scores of all attention in one run: minutes.
@@ -48,14 +48,7 @@ pub(crate) fn lengths(
     let limit = limits.min_by_key(|l| l.length);
     let limit = limit.as_ref();
     let first = models.first().map(|(_, found)| *found);
-    let fitted = |sequence: usize| {
-        let wanted = Lengths {
-            batch: 2,
-            sequence,
-            past: 0,
-        };
-        first.map_or(wanted, |found| found.ports.fit(wanted))
-    };
+    let fitted = |sequence: usize| fitted(first, sequence);
     let longest = |at: Lengths| first.map_or(at.sequence, |found| self::longest(found, at));
     let fits = |at: Lengths| limit.is_none_or(|limit| longest(at) <= limit.length);
     let is_run = |length: &usize| {
@@ -71,11 +64,9 @@ pub(crate) fn lengths(
             [trial].into_iter().chain(more.filter(is_run)).collect()
         }
         None => {
-            let ends = around(models, &fitted);
             let last = (1..=SHORT).rev().find(|l| fits(fitted(*l)));
-            let (around, _) = around_rotations(models, &fitted);
             let all = LENGTHS.into_iter().chain(last.filter(is_run));
-            let all = all.chain(ends).chain(around);
+            let all = all.chain(ends(models).run);
             let mut all: Vec<usize> = all.filter(|l| fits(fitted(*l))).collect();
             all.sort_unstable();
             all
@@ -129,66 +120,61 @@ pub(crate) fn supports(model: &Model, found: &Found, at: Lengths) -> bool {
     found.ports.fit(at) == at && limits.iter().all(is_within)
 }
 
-/// The lengths around the old and the new end of a model whose tables were stretched, as far as they can
-/// be run.
-fn around(models: &[(&Model, &Found)], fitted: &dyn Fn(usize) -> Lengths) -> Vec<usize> {
-    let stretched = models.iter().find_map(|(model, _)| stretch::read(model));
-    let ends = stretched.and_then(|stretched| stretched.before.zip(stretched.after));
-    let Some((before, after)) = ends else {
-        return vec![];
+/// Two sequences of about so many tokens, as the ports of the first model take them.
+fn fitted(first: Option<&Found>, sequence: usize) -> Lengths {
+    let wanted = Lengths {
+        batch: 2,
+        sequence,
+        past: 0,
     };
-    let all = [
-        before.saturating_sub(1),
-        before,
-        before.saturating_add(1),
-        after,
-    ];
-    let runs = |length: &usize| {
-        let mut all = models.iter();
-        let fits = |(model, found): &(&Model, &Found)| is_affordable(model, found, fitted(*length));
-        *length > 0 && all.all(fits)
-    };
-    all.into_iter().filter(runs).collect()
+    first.map_or(wanted, |found| found.ports.fit(wanted))
 }
 
-/// The lengths around which rotations change, but the usual ones: those that are run, and those that would take long.
-fn around_rotations(
-    models: &[(&Model, &Found)],
-    fitted: &dyn Fn(usize) -> Lengths,
-) -> (Vec<usize>, Vec<usize>) {
-    let is_brief = |length: &usize| {
-        let mut all = models.iter();
-        all.all(|(_, found)| scores(found, fitted(*length)).all <= SCORES_AROUND)
-    };
-    let all = rotated::rotated(models).into_iter();
-    all.filter(|length| !LENGTHS.contains(length))
-        .partition(is_brief)
+/// The lengths at which encodings change, but the usual ones.
+struct Ends {
+    run: Vec<usize>,
+    /// Those that would take long.
+    long: Vec<usize>,
 }
 
-/// What is not run of the lengths around which rotations change, with the reason.
-pub(crate) fn not_run(model: &Model, found: &Found) -> Option<String> {
-    let fitted = |sequence: usize| {
-        found.ports.fit(Lengths {
-            batch: 2,
-            sequence,
-            past: 0,
-        })
+fn ends(models: &[(&Model, &Found)]) -> Ends {
+    let first = models.first().map(|(_, found)| *found);
+    let tables = ends::of_tables(models);
+    let mut all = ends::of_rotations(models);
+    all.extend(&tables);
+    all.retain(|length| !LENGTHS.contains(length));
+    let is_run = |length: &usize| {
+        let at = fitted(first, *length);
+        models
+            .iter()
+            .all(|(model, found)| match tables.contains(length) {
+                true => is_affordable(model, found, at),
+                false => scores(found, at).all <= SCORES_AROUND,
+            })
     };
-    if found.ports.is_sound() || found.ports.fixed_sequence().is_some() {
-        return None;
-    }
-    let (_, long) = around_rotations(&[(model, found)], &fitted);
-    let fits = |length: &usize| supports(model, found, fitted(*length));
-    let long: Vec<String> = (long.iter().filter(|length| fits(length)))
-        .map(ToString::to_string)
-        .collect();
+    let (run, long) = all.into_iter().partition(is_run);
+    Ends { run, long }
+}
+
+/// What is not run of the lengths at which the encodings of models change, with the reason.
+pub(crate) fn not_run(models: &[(&Model, &Found)]) -> Option<String> {
+    let first = models.first().map(|(_, found)| *found);
+    let is_open = |found: &Found| !found.ports.is_sound() && found.ports.fixed_sequence().is_none();
+    first.filter(|found| is_open(found))?;
+    let fits = |length: &usize| {
+        let at = fitted(first, *length);
+        let mut all = models.iter();
+        all.all(|(model, found)| supports(model, found, at))
+    };
+    let long = ends(models).long.into_iter().filter(fits);
+    let long: Vec<String> = long.map(|length| length.to_string()).collect();
     let (last, first) = long.split_last()?;
-    let listed = match first {
-        [] => format!("length {last}"),
-        _ => format!("lengths {} and {last}", first.join(", ")),
+    let (listed, them) = match first {
+        [] => (format!("length {last}"), "it"),
+        _ => (format!("lengths {} and {last}", first.join(", ")), "them"),
     };
     Some(format!(
-        "the whole model at {listed}, because that takes long; `lengths` runs it"
+        "whole runs at {listed}, because they take long; give {them} as `lengths`"
     ))
 }
 
@@ -401,7 +387,7 @@ mod tests {
             let found = detect(model, &Options::default());
             let all = lengths(&[(model, &found)], &VerifyOptions::default()).unwrap();
             let all: Vec<usize> = all.iter().map(|at| at.sequence).collect();
-            (all, not_run(model, &found))
+            (all, not_run(&[(model, &found)]))
         };
         let (usual, none) = run(&model);
         assert_eq!((&usual[..], none), (&LENGTHS[..], None));
@@ -410,13 +396,14 @@ mod tests {
         let mut short = model.clone();
         rewrite(&mut short, &request).unwrap();
         let (all, none) = run(&short);
-        assert_eq!(all, [1, 2, 64, 65, 99, 100, 101, 128, 400]);
+        assert_eq!(all, [1, 2, 64, 65, 99, 100, 101, 128, 200, 400]);
         assert_eq!(none, None);
         request.parameters.original_length = Some(3000);
         rewrite(&mut model, &request).unwrap();
         let (all, long) = run(&model);
         assert_eq!(all, LENGTHS);
-        let why = "the whole model at lengths 2999, 3000, 3001 and 12000, because that takes long; `lengths` runs it";
+        let why = "whole runs at lengths 2999, 3000, 3001, 6000 and 12000, because they take long; give them as \
+                   `lengths`";
         assert_eq!(long.as_deref(), Some(why));
     }
 

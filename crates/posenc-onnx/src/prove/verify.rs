@@ -136,15 +136,23 @@ fn computed(
     let given_other = other.filter(|_| !is_resized);
     let other = given_other.map(|other| (other, detected(other.model, options)));
     let both = std::iter::once((model, &found)).chain(other.as_ref().map(|o| (o.0.model, &o.1)));
+    let both: Vec<(&Model, &Found)> = both.collect();
+    // A rewritten model may go on where its original ends.
+    let compared = match meaning {
+        Meaning::NewFunction => &both[..1],
+        _ => &both[..],
+    };
     let fed = &options.inputs[..];
     let lengths = match fed {
-        // A rewritten model may go on where its original ends.
-        [] if meaning == Meaning::NewFunction => lengths::lengths(&[(model, &found)], options)?,
-        [] => lengths::lengths(&both.collect::<Vec<_>>(), options)?,
+        [] => lengths::lengths(compared, options)?,
         fed => {
-            inputs::check_names(both.map(|(model, _)| model.graph()), fed)?;
+            inputs::check_names(both.iter().map(|(model, _)| model.graph()), fed)?;
             vec![inputs::lengths(&subject, fed)]
         }
+    };
+    let not_run = match options.lengths.is_empty() && fed.is_empty() {
+        true => lengths::not_run(compared),
+        false => None,
     };
     let other = match &other {
         Some((other, found)) => Some(Subject::new(other.model, found, options)?.named(other.name)),
@@ -228,9 +236,7 @@ fn computed(
     }
     let mut report = whole.report(rotations.checks);
     report.unchecked.extend(differing(&points, is_resized));
-    if options.lengths.is_empty() && fed.is_empty() {
-        report.unchecked.extend(lengths::not_run(model, &found));
-    }
+    report.unchecked.extend(not_run);
     if !fed.is_empty() && subject.ports().has_past() {
         let why = "prefill against decode, because the inputs of one run were given";
         report.unchecked.push(why.to_owned());
