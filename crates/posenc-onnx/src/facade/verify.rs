@@ -135,17 +135,21 @@ mod tests {
     }
 
     #[test]
-    fn rotations_that_were_inserted_and_then_got_another_layout_are_right() {
-        let mut model = fixture("mini/none");
-        let inserted = Request {
-            to: Some(Kind::Rope),
-            ..Request::default()
+    fn inserted_encodings_that_a_later_rewrite_changed_are_right() {
+        let inserted = |to| {
+            let mut model = fixture("mini/none");
+            let mut request = Request {
+                to: Some(to),
+                ..Request::default()
+            };
+            request.parameters.seed = (to == Kind::T5Bias).then_some(1);
+            rewrite(&mut model, &request).unwrap();
+            model
         };
-        rewrite(&mut model, &inserted).unwrap();
-        let record = model.metadata(swap::KEY).unwrap().to_owned();
         let mut relaid = Request::default();
         relaid.parameters.layout = Some(Layout::Interleaved);
-        rewrite(&mut model, &relaid).unwrap();
+        let mut scaled = rescaled_by(LawName::Linear, 2.0);
+        scaled.parameters.original_length = None;
         let options = VerifyOptions {
             lengths: vec![8],
             ..VerifyOptions::default()
@@ -154,10 +158,21 @@ mod tests {
             let backends: [Box<dyn Backend>; 1] = [Box::new(Evaluator::default())];
             verify(model, None, &options, &backends).unwrap()
         };
-        let report = verify(&model);
-        assert!(report.ok, "{report:?}");
-        // The record before the second rewrite does not hold.
-        model.set_metadata(swap::KEY, record);
-        assert!(!verify(&model).ok);
+        for (kind, request, quantity) in [
+            (Kind::Rope, relaid, "cos"),
+            (Kind::Alibi, scaled.clone(), "scores"),
+            (Kind::T5Bias, scaled, "scores"),
+        ] {
+            let mut model = inserted(kind);
+            let record = model.metadata(swap::KEY).unwrap().to_owned();
+            rewrite(&mut model, &request).unwrap();
+            let report = verify(&model);
+            assert!(report.ok, "{kind}: {report:?}");
+            // By the record before the second rewrite, the numbers are others.
+            model.set_metadata(swap::KEY, record);
+            let sites = verify(&model).sites;
+            let differs = sites.iter().any(|s| s.quantity == quantity && !s.ok);
+            assert!(differs, "{kind}: {sites:?}");
+        }
     }
 }

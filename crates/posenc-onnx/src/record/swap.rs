@@ -2,7 +2,7 @@
 //! parameters and the constants that hold its learned numbers, so that a verification can run it
 //! against its formula.
 
-use posenc_encodings::kind::{Kind, Layout};
+use posenc_encodings::kind::Kind;
 use posenc_encodings::params::Params;
 use posenc_ir::Model;
 use serde::{Deserialize, Serialize};
@@ -122,38 +122,50 @@ pub(crate) fn write(
     model.set_metadata(KEY, entry.to_string());
 }
 
-/// Records that rotations which an earlier swap inserted have another layout since, at the sites that are `covered`.
-pub(crate) fn relay(
+/// Revises the record of an earlier swap where a rewrite has changed since what it inserted in a branch. `revised` makes
+/// the parameters of a site of those that are recorded, or none where these hold; `encodings` are those of a kind that
+/// are read from the result.
+pub(crate) fn revise(
     model: &mut Model,
     branch: usize,
-    covered: impl Fn(usize) -> bool,
-    layout: Layout,
+    revised: impl Fn(Kind, usize, &Params) -> Option<Params>,
+    encodings: impl FnOnce(Kind) -> Vec<Value>,
 ) {
-    let record = read(model).and_then(Result::ok);
-    let Some(mut record) = record.filter(|record| record.to == Kind::Rope) else {
+    let Some(Ok(before)) = read(model) else {
         return;
     };
-    let own = record.branches.iter_mut().filter(|b| b.branch == branch);
-    for group in own.map(|own| &mut own.groups) {
-        *group = std::mem::take(group)
-            .into_iter()
-            .flat_map(|whole| {
-                let (sites, others) = whole.sites.iter().partition(|site| covered(**site));
-                let mut relaid = GroupRecord {
-                    sites,
-                    ..whole.clone()
-                };
-                relaid.params.insert("layout".to_owned(), json!(layout));
-                let kept = GroupRecord {
-                    sites: others,
-                    ..whole
-                };
-                [relaid, kept]
-            })
-            .filter(|group| !group.sites.is_empty())
+    let mut record = before.clone();
+    for own in record.branches.iter_mut().filter(|b| b.branch == branch) {
+        let groups = std::mem::take(&mut own.groups).into_iter();
+        own.groups = groups
+            .flat_map(|group| with_revised(group, |site, params| revised(before.to, site, params)))
             .collect();
     }
-    model.set_metadata(KEY, json!(record).to_string());
+    if record != before {
+        record.encodings = encodings(record.to);
+        model.set_metadata(KEY, json!(record).to_string());
+    }
+}
+
+/// A group, divided by the parameters that its sites have now.
+fn with_revised(
+    group: GroupRecord,
+    revised: impl Fn(usize, &Params) -> Option<Params>,
+) -> Vec<GroupRecord> {
+    let mut all: Vec<GroupRecord> = vec![];
+    for site in &group.sites {
+        let params = revised(*site, &group.params);
+        let params = params.unwrap_or_else(|| group.params.clone());
+        match all.iter_mut().find(|own| own.params == params) {
+            Some(own) => own.sites.push(*site),
+            None => all.push(GroupRecord {
+                sites: vec![*site],
+                params,
+                ..group.clone()
+            }),
+        }
+    }
+    all
 }
 
 /// What an earlier swap wrote; `None` where there is no such record.

@@ -2,17 +2,19 @@
 
 use std::collections::BTreeSet;
 
-use posenc_encodings::kind::Layout;
+use posenc_encodings::kind::{Kind, Layout};
+use posenc_encodings::params::Params;
+use serde_json::json;
 
 use super::form::{read_back, tell};
 use super::rewritten::{Respelled, Rewritten};
+use super::swap;
 use crate::detect::context::Context;
 use crate::detect::finding::Finding;
 use crate::detect::{Options, RotarySite};
 use crate::edit::layout::{Relaid, relay};
 use crate::error::{Refusal, RefusalKind, RewriteError};
 use crate::plan::selection::chosen;
-use crate::record::swap;
 use crate::request::Request;
 
 /// Gives the rotations of a result a layout. `options` are those of the only branch. Also returns the models before
@@ -90,11 +92,14 @@ pub(super) fn apply(
         found: before.clone(),
         moved,
     };
-    let covered: BTreeSet<usize> = (before.rotary.iter().map(|own| own.site))
-        .filter(|site| covers(*site))
-        .collect();
+    let covered = before.rotary.iter().map(|own| own.site);
+    let covered: BTreeSet<usize> = covered.filter(|site| covers(*site)).collect();
     tell(&mut done, made, after, |_, _| {});
-    let covers = |site: usize| covered.contains(&site);
-    swap::relay(&mut done.model, options.branch, covers, layout);
+    let relaid = |kind: Kind, site: usize, params: &Params| {
+        let mut params = params.clone();
+        params.insert("layout".to_owned(), json!(layout));
+        (kind == Kind::Rope && covered.contains(&site)).then_some(params)
+    };
+    swap::revise((&mut done.model, &done.found), options.branch, relaid);
     Ok((done, Some(pair)))
 }

@@ -1,13 +1,16 @@
 //! Stretching what is no rotation: tables and biases.
 
+use posenc_encodings::kind::Kind;
+use posenc_encodings::params::Params;
 use posenc_ir::{Applied, Model};
 
 use super::revealed::{Revealed, with_revealed};
 use super::rewritten::Rewritten;
 use super::summary::{Changed, edits, kept_by_stretch, sites_of, warnings};
+use super::swap;
 use crate::detect::branches::Branch;
 use crate::detect::context::Context;
-use crate::detect::finding::Finding;
+use crate::detect::finding::{Encoding, Finding};
 use crate::detect::{Found, detect, limits};
 use crate::edit;
 use crate::edit::stretch::part::Part;
@@ -66,8 +69,8 @@ pub(super) fn apply(
             }
         }
     }
-    let mut all = all.into_iter();
-    let after = all.next().expect("there is a first branch");
+    let mut others = all;
+    let after = others.remove(0);
     let (from, to) = (entries(model, before), entries(&next, &after));
     let sites = sites_of(before, plan.findings());
     let changed = Changed::of(sites, &applied);
@@ -83,12 +86,40 @@ pub(super) fn apply(
         ..Stretched::default()
     };
     record(&mut next, &report, scaled);
+    for ((part, branch), found) in parts
+        .iter()
+        .zip(&branches)
+        .zip(std::iter::once(&after).chain(&others))
+    {
+        let revised = |kind, site, params: &Params| divided(part, (kind, site), params);
+        swap::revise((&mut next, found), branch.options.branch, revised);
+    }
     report.warnings = warnings(&after, None, plan.max_length);
     report.warnings.extend(left_out);
     if request.scale.is_some() && is_whole {
         report.warnings.extend(kept_by_stretch(before, plan));
     }
     Ok(Rewritten::new(next, after, report))
+}
+
+/// The recorded parameters of a bias of this kind at a site with what changed where it was divided; `None` where it was
+/// not.
+fn divided(part: &Part<'_>, (kind, site): (Kind, usize), recorded: &Params) -> Option<Params> {
+    let findings = &part.context.found.findings;
+    let mut all = part.plan.biases.iter();
+    let (before, after) = all.find_map(|own| match &findings[own.finding] {
+        Finding {
+            encoding: Encoding::ScoreBias(of, before),
+            sites,
+            ..
+        } if *of == kind && sites.contains(&site) => Some((before.params(), own.bias.params())),
+        _ => None,
+    })?;
+    // What a few tokens do not show is known by the record alone.
+    let changed = after
+        .into_iter()
+        .filter(|(name, value)| before.get(name) != Some(value));
+    Some(recorded.clone().into_iter().chain(changed).collect())
 }
 
 /// The length at which a branch ends now, where it is to go on.

@@ -7,6 +7,7 @@ mod learned;
 mod tests;
 
 use posenc_encodings::inferred;
+use posenc_encodings::params::Params;
 use posenc_ir::{Model, ValueId};
 use serde_json::{Value, json};
 
@@ -240,12 +241,26 @@ fn write(
     is_plain: bool,
 ) {
     let source = &report.input.fingerprint;
-    let entries = to
-        .iter()
-        .filter(|e| e.kind == kind)
-        .map(|e| json!({"stack": e.stack, "layers": e.layers, "params": e.params}));
-    record::swap::write(model, source, kind, entries.collect(), branches);
+    record::swap::write(model, source, kind, recorded_of(to, kind), branches);
     if is_plain && recorded(model).is_some() {
         record::clear(model, source);
     }
+}
+
+/// The encodings of a kind, as the record of a swap has them.
+fn recorded_of(all: &[Encoding], kind: Kind) -> Vec<Value> {
+    let own = all.iter().filter(|e| e.kind == kind);
+    own.map(|e| json!({"stack": e.stack, "layers": e.layers, "params": e.params}))
+        .collect()
+}
+
+/// Revises the record of an earlier swap after a rewrite that changed what it inserted in a branch: `revised` makes the
+/// parameters of a site of the recorded ones, or none where these hold.
+pub(super) fn revise(
+    (model, found): (&mut Model, &Found),
+    branch: usize,
+    revised: impl Fn(Kind, usize, &Params) -> Option<Params>,
+) {
+    let all = entries(model, found);
+    record::swap::revise(model, branch, revised, |kind| recorded_of(&all, kind));
 }

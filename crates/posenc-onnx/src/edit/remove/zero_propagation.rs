@@ -291,8 +291,8 @@ impl<'a> ZeroPropagation<'a> {
                     |v: &ValueId| context.dims(*v).is_some_and(|d| d.iter().all(|n| *n == 1));
                 return factors.all(is_single) && self.can_replace(multiple, own);
             }
-            // The standard operator broadcasts what is added to its scores, but not along queries and keys in every
-            // runtime.
+            // The standard operator broadcasts a mask over sequences and heads; ONNX Runtime wants all queries and keys
+            // in it.
             if node.is("Attention") && bias_slots(node).first() == Some(&at.slot()) {
                 let Some(old) = context.dims(old).filter(|old| old.len() > 1) else {
                     return false;

@@ -6,6 +6,7 @@ use posenc_encodings::kind::Kind;
 use posenc_encodings::param::Given;
 use posenc_encodings::params::Params;
 use posenc_ir::{DType, Tensor};
+use serde_json::Value;
 use std::sync::Arc;
 
 use super::miss::Miss;
@@ -37,10 +38,16 @@ pub(super) fn rebuilt(
     let given = given(context, family, &group.params);
     let common = common(&group.params);
     let spec = spec(family, &shape, &given, &common, &tensors);
-    let spec = spec.map_err(|why| Miss::Differs(site.name.clone(), why))?;
+    let mut spec = spec.map_err(|why| Miss::Differs(site.name.clone(), why))?;
+    let factor = group.params.get("factor").and_then(Value::as_f64);
+    if let (EncodingSpec::ScoreBias(own), Some(factor)) = (&mut spec, factor) {
+        let divided = own.bias.stretch(factor);
+        let why = || Miss::Unchecked(format!("{to} is not divided by {factor}"));
+        own.bias = divided.ok_or_else(why)?;
+    }
     let (was, is) = (&group.params, spec.encoding().params());
     if !same_params(was, &is) {
-        let [was, is] = [was, &is].map(|p| serde_json::Value::from(p.clone()).to_string());
+        let [was, is] = [was, &is].map(|p| Value::from(p.clone()).to_string());
         let why = format!("{to} {was} was recorded, and its numbers make it {is}");
         return Err(Miss::Differs(site.name.clone(), why));
     }
@@ -52,8 +59,7 @@ fn with_recorded(family: &Family, tensors: &Tensors, params: &Params) -> Tensors
     let mut all = tensors.clone();
     for learned in family.tensors {
         let list = params.get(learned.name).and_then(|v| v.as_array());
-        let list: Option<Vec<f64>> =
-            list.and_then(|l| l.iter().map(serde_json::Value::as_f64).collect());
+        let list: Option<Vec<f64>> = list.and_then(|l| l.iter().map(Value::as_f64).collect());
         if let Some(list) = list.filter(|_| !all.contains_key(learned.name)) {
             let tensor = Tensor::from_f64(DType::F64, &[list.len()], &list);
             all.insert(learned.name.to_owned(), Arc::new(tensor));
@@ -95,7 +101,7 @@ fn common(params: &Params) -> Common {
     let theta = params.get("theta").or(params.get("base"));
     let layout = params.get("layout").cloned();
     Common {
-        theta: theta.and_then(serde_json::Value::as_f64),
+        theta: theta.and_then(Value::as_f64),
         layout: layout.and_then(|word| serde_json::from_value(word).ok()),
         rotary_dim: count("rotary_dim"),
         max_length: count("max_positions"),
