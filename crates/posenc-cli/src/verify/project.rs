@@ -157,7 +157,7 @@ impl Project {
             _ => Failure::usage(e.to_string()),
         });
         let text = model::named(path, text)?;
-        let read = toml::from_str(&text).map_err(|e| Failure::usage(e.to_string().trim_end()));
+        let read = toml::from_str(&text).map_err(|e| Failure::usage(in_words(&e, &text)));
         let read: Self = model::named(path, read)?;
         if read.models.is_empty() {
             let none = Failure::usage("no [[model]] is given");
@@ -175,6 +175,16 @@ impl Project {
                 .filter_map(|table| table.get("output")?.as_str());
             std::iter::once(&*entry.path).chain(outputs.map(Path::new))
         })
+    }
+}
+
+/// What is wrong with a file, and in which line. Keys are quoted, since names in backticks stand for flags.
+fn in_words(error: &toml::de::Error, text: &str) -> String {
+    let why = error.message().replace('`', "\"");
+    let before = error.span().and_then(|at| text.get(..at.start));
+    match before.map(|before| before.matches('\n').count() + 1) {
+        Some(line) => format!("line {line}: {why}"),
+        None => why,
     }
 }
 
@@ -288,4 +298,19 @@ fn word(value: &Value) -> Option<String> {
 struct Line {
     #[command(flatten)]
     args: rewrite::Args,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_says_its_line_and_names_keys_as_the_file_has_them() {
+        let text =
+            "[verify]\n\n[[model]]\npath = \"a.onnx\"\n\n[[model.rewrit]]\noutput = \"b.onnx\"\n";
+        let error = toml::from_str::<Project>(text).unwrap_err();
+        let why =
+            "line 6: unknown field \"rewrit\", expected one of \"path\", \"verify\", \"rewrite\"";
+        assert_eq!(in_words(&error, text), why);
+    }
 }

@@ -1,6 +1,7 @@
 //! Inputs that a caller gives for whole runs.
 
 use posenc_ir::{DType, Dim, Graph, Tensor};
+use rustc_hash::FxHashSet;
 
 use super::VerifyError;
 use super::feeds::{Padding, feeds, vocabulary};
@@ -48,7 +49,8 @@ pub(super) fn check_names<'a>(
         let inputs = graph.scope(graph.main()).inputs().iter();
         inputs.map(|value| graph.name(*value))
     });
-    let inputs: Vec<&str> = inputs.collect();
+    let mut seen = FxHashSet::default();
+    let inputs: Vec<&str> = inputs.filter(|name| seen.insert(*name)).collect();
     match given.iter().find(|(name, _)| !inputs.contains(&&**name)) {
         Some((name, _)) => {
             let why = format!("no model has this input; there are: {}", inputs.join(", "));
