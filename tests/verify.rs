@@ -140,6 +140,36 @@ fn honest_rewrites_pass_in_both_runtimes_written_in_another_way_too() {
 }
 
 #[test]
+fn encodings_that_are_rewritten_again_pass() {
+    let folder = tempfile::tempdir().unwrap();
+    let [first, second] = ["first.onnx", "second.onnx"].map(|name| folder.path().join(name));
+    for (to, then) in [
+        ("--to alibi --bidirectional", "--max-length 4096"),
+        ("--to alibi --bidirectional", "--scale linear --factor 2"),
+        ("--to alibi", "--scale linear --factor 2"),
+        ("--to rope", "--layout interleaved"),
+    ] {
+        let original = root().join("fixtures/mini/none/model.onnx");
+        for (from, flags, out) in [(&original, to, &first), (&first, then, &second)] {
+            let [from, out] = [from, out].map(|path| path.to_str().unwrap());
+            let mut arguments = vec!["rewrite", from, "-o", out];
+            arguments.extend(flags.split(' '));
+            let ran = binary::run(&arguments);
+            assert_eq!(ran.code, 0, "{to}, {flags}: {}", ran.stderr);
+        }
+        for backend in runtimes() {
+            let report = verified(&Model::open(&second).unwrap(), backend);
+            let why = format!("{to}, {then}: {:?}", report.warnings);
+            assert_eq!(failing(&report), [""; 0], "{why}");
+            assert!(report.ok, "{why}");
+        }
+        for path in [&first, &second] {
+            std::fs::remove_file(path).unwrap();
+        }
+    }
+}
+
+#[test]
 fn a_weight_of_the_original_that_changed_is_named() {
     let original = Model::open(root().join("fixtures/mini/none/model.onnx")).unwrap();
     let out = model("alibi");

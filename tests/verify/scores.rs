@@ -2,7 +2,16 @@
 
 use super::faults::{At, Change, Fault};
 
-pub(super) const FAULTS: [Fault; 45] = [
+pub(super) const FAULTS: [Fault; 46] = [
+    Fault {
+        of: "alibi",
+        what: "a first layer that is no attention",
+        change: Change::Text(&[(
+            "softmax = Softmax <axis = -1>(add_1)",
+            "softmax = Hardmax <axis = -1>(add_1)",
+        )]),
+        at: At::First,
+    },
     Fault {
         of: "alibi",
         what: "the slope of one head",

@@ -19,7 +19,7 @@ mod rope;
 mod scale;
 mod size;
 mod source;
-mod values;
+pub(crate) mod values;
 
 use std::collections::BTreeMap;
 

@@ -69,7 +69,7 @@ pub(crate) fn hold(
         if own.groups.is_empty() || record.to == Kind::Rope {
             continue;
         }
-        match all.recorded(model, record.to, own, branch) {
+        match all.recorded(model, record, own, branch) {
             Ok(Some(proof)) => all.run(record.to, &proof, backends),
             Ok(None) => {}
             Err(Miss::Differs(name, why)) => all.differs(&name, why),
@@ -333,21 +333,22 @@ impl Inserted {
     fn recorded(
         &mut self,
         model: &Model,
-        to: Kind,
-        record: &BranchRecord,
+        record: &SwapRecord,
+        own: &BranchRecord,
         branch: &Branch,
     ) -> Result<Option<Proof>, Miss> {
-        let numbered = Numbered::of(model, record)?;
+        let to = record.to;
+        let numbered = Numbered::of(model, own)?;
         let detected = numbered.model.as_ref().map(|m| detect(m, &branch.options));
         let context = Context {
             model: numbered.model.as_ref().unwrap_or(model),
             found: detected.as_ref().unwrap_or(&branch.found),
         };
         let mut groups = vec![];
-        for (group, tensors) in record.groups.iter().zip(&numbered.tensors) {
+        for (group, tensors) in own.groups.iter().zip(&numbered.tensors) {
             let sites = self.reading(&context, to, group);
             if !sites.is_empty() {
-                let new = spec::rebuilt(&context, to, (group, &sites), tensors)?;
+                let new = spec::rebuilt(&context, record, (group, &sites), tensors)?;
                 groups.push(Group { sites, new });
             }
         }
@@ -364,7 +365,7 @@ impl Inserted {
             (context.model.clone(), context.found.clone())
         } else {
             let taken = |g: &GroupRecord| g.read.is_some() && g.removable;
-            if !record.groups.iter().all(taken) {
+            if !own.groups.iter().all(taken) {
                 let why = "it could not be taken out again when it was written";
                 return Err(Miss::Unchecked(why.to_owned()));
             }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::detect::branches::Branch;
 use crate::record::asked;
 use crate::record::written::current::{Current, anchored, anchors, constants, large};
-use crate::record::written::{Reading, Written, WrittenOutput, entries, short};
+use crate::record::written::{Reading, Written, WrittenConstant, WrittenOutput, entries, short};
 use crate::report::SiteCheck;
 
 /// What holding a model to its record found.
@@ -145,7 +145,8 @@ fn of_entries(held: &mut Held, model: &Model, written: &Written) {
 fn of_constants(held: &mut Held, model: &Model, written: &Written) {
     let all = constants(model.graph());
     for constant in &written.constants {
-        let digest = all.get(&*constant.name).and_then(|v| model.digest_of(*v));
+        let value = all.get(&(&*constant.name, constant.before));
+        let digest = value.and_then(|v| model.digest_of(*v));
         let same = digest.map(short).as_ref() == Some(&constant.digest);
         held.line(&constant.name, "values", changed(same, "its values"));
     }
@@ -164,12 +165,13 @@ pub(crate) fn hold_weights(
     };
     let before = constants(original.graph());
     for (name, value) in large(model.graph(), &first.found) {
-        if written.constants.iter().any(|c| c.name == name) {
+        let own = |c: &WrittenConstant| (&*c.name, c.before) == name;
+        if written.constants.iter().any(own) {
             continue;
         }
         let digest = model.digest_of(value);
         let same = |v: &ValueId| original.digest_of(*v) == digest;
-        let same = match before.get(name) {
+        let same = match before.get(&name) {
             Some(was) => same(was),
             // The names of weights are no interface.
             None => before.values().any(same),
@@ -179,7 +181,7 @@ pub(crate) fn hold_weights(
         } else {
             "its values are not those of the original"
         };
-        held.line(name, "weights", why.to_owned());
+        held.line(name.0, "weights", why.to_owned());
     }
     held
 }

@@ -8,6 +8,7 @@ use super::inserted::{self, Inserted};
 use super::options::VerifyOptions;
 use super::recorded::{self, Held};
 use crate::detect::branches::branches;
+use crate::record::written::current::places;
 use crate::record::{swap, written};
 use crate::report::SiteCheck;
 
@@ -52,8 +53,17 @@ impl Records {
                 is_lost
             }
         };
-        if let Some(swap) = &swap {
-            self.insert(inserted::hold(model, swap, &branches, backends), options)?;
+        // Sites that are no longer read, which are named by now, must not move the others.
+        let swap = swap.and_then(|swap| match (&written, branches.first()) {
+            (Some(written), Some(first)) => {
+                let places = places(model.graph(), written, &first.found);
+                let now = |site: usize| places.get(site).copied().flatten();
+                swap.renumbered(first.options.branch, now)
+            }
+            _ => Some(swap),
+        });
+        if let Some(swap) = swap {
+            self.insert(inserted::hold(model, &swap, &branches, backends), options)?;
         }
         Ok(is_recorded)
     }

@@ -3,10 +3,13 @@
 //! against its formula.
 
 use posenc_encodings::kind::Kind;
+use posenc_encodings::param::Given;
 use posenc_encodings::params::Params;
 use posenc_ir::Model;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+
+use crate::request::values;
 
 /// The key of the entry.
 pub(crate) const KEY: &str = "posenc.swap";
@@ -19,6 +22,9 @@ pub(crate) struct SwapRecord {
     source: String,
     /// The kind.
     pub(crate) to: Kind,
+    /// The parameters of its family that were asked for.
+    #[serde(default, with = "values::family")]
+    pub(crate) parameters: Given,
     /// What is read from the result, as in a report.
     encodings: Vec<Value>,
     /// What was inserted in each branch of the model.
@@ -104,22 +110,49 @@ fn is_false(flag: &bool) -> bool {
     !flag
 }
 
+impl SwapRecord {
+    /// The record of a model in which a branch's sites have other numbers by now; those that are no longer read, which
+    /// have none, are left out. `None` where no other is recorded.
+    pub(crate) fn renumbered(
+        mut self,
+        branch: usize,
+        now: impl Fn(usize) -> Option<usize>,
+    ) -> Option<Self> {
+        // Whether all that were there are gone.
+        let renumber = |sites: &mut Vec<usize>| {
+            let before = std::mem::take(sites);
+            sites.extend(before.iter().filter_map(|site| now(*site)));
+            sites.is_empty() && !before.is_empty()
+        };
+        let is_empty = self.branches.is_empty();
+        self.branches.retain_mut(|own| {
+            if own.branch != branch {
+                return true;
+            }
+            own.groups.retain_mut(|group| !renumber(&mut group.sites));
+            !renumber(&mut own.sites)
+        });
+        (is_empty || !self.branches.is_empty()).then_some(self)
+    }
+}
+
 /// Writes the record of a swap of the model with this fingerprint.
 pub(crate) fn write(
     model: &mut Model,
     source: &str,
-    to: Kind,
+    (to, parameters): (Kind, &Given),
     encodings: Vec<Value>,
     branches: Vec<BranchRecord>,
 ) {
-    let entry = json!({
-        "tool": concat!("posenc-onnx ", env!("CARGO_PKG_VERSION")),
-        "source": source,
-        "to": to,
-        "encodings": encodings,
-        "branches": branches,
-    });
-    model.set_metadata(KEY, entry.to_string());
+    let record = SwapRecord {
+        tool: concat!("posenc-onnx ", env!("CARGO_PKG_VERSION")).to_owned(),
+        source: source.to_owned(),
+        to,
+        parameters: parameters.clone(),
+        encodings,
+        branches,
+    };
+    model.set_metadata(KEY, json!(record).to_string());
 }
 
 /// Revises the record of an earlier swap where a rewrite has changed since what it inserted in a branch. `revised` makes

@@ -16,7 +16,7 @@ use sha2::{Digest, Sha256};
 
 use crate::detect::Found;
 use current::{Current, anchors, constants, large};
-pub(crate) use data::{Reading, Written, WrittenOutput, WrittenSite, short};
+pub(crate) use data::{Reading, Written, WrittenConstant, WrittenOutput, WrittenSite, short};
 
 pub(crate) const KEY: &str = "posenc.written";
 
@@ -50,15 +50,16 @@ pub(crate) fn write(model: &mut Model, (source, fingerprint): (&Model, &str), fo
     });
     let before = constants(source.graph());
     let edited = large(graph, first).filter_map(|(name, value)| {
-        let was = before.get(name);
+        let was = before.get(&name);
         let is_same = was.is_some_and(|was| model.shares_constant(value, source, *was));
         let digest = if is_same {
             None
         } else {
             model.digest_of(value)
         };
-        Some(WrittenOutput {
-            name: name.to_owned(),
+        Some(WrittenConstant {
+            name: name.0.to_owned(),
+            before: name.1,
             digest: short(digest?),
         })
     });

@@ -25,7 +25,7 @@ pub(super) mod law {
 }
 
 /// Parameters of families of encodings.
-pub(super) mod family {
+pub(crate) mod family {
     use super::*;
 
     fn params() -> impl Iterator<Item = &'static Param> {

@@ -7,6 +7,7 @@ mod learned;
 mod tests;
 
 use posenc_encodings::inferred;
+use posenc_encodings::param::Given;
 use posenc_encodings::params::Params;
 use posenc_ir::{Model, ValueId};
 use serde_json::{Value, json};
@@ -82,7 +83,8 @@ pub(super) fn apply(
         is_plain,
     } = result;
     let (from, to) = (entries(model, before), entries(&next, &found));
-    write(&mut next, &report, plan.kind, (&to, records), is_plain);
+    let asked = (plan.kind, &request.parameters.family);
+    write(&mut next, &report, asked, (&to, records), is_plain);
     let planned = |site: usize| planned(&plan, site);
     report.edits = edits(before, &[changed], &from, &to, &planned);
     let is_hidden = |site: &usize| describe(before, &to, *site).is_null();
@@ -236,12 +238,12 @@ impl Inserted {
 fn write(
     model: &mut Model,
     report: &Rewrite,
-    kind: Kind,
+    asked: (Kind, &Given),
     (to, branches): (&[Encoding], Vec<BranchRecord>),
     is_plain: bool,
 ) {
     let source = &report.input.fingerprint;
-    record::swap::write(model, source, kind, recorded_of(to, kind), branches);
+    record::swap::write(model, source, asked, recorded_of(to, asked.0), branches);
     if is_plain && recorded(model).is_some() {
         record::clear(model, source);
     }

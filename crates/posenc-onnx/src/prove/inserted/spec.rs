@@ -2,7 +2,6 @@
 
 use posenc_encodings::encoding::{Common, GivenTensors, SiteShape, same_params};
 use posenc_encodings::family::{Entry, Family};
-use posenc_encodings::kind::Kind;
 use posenc_encodings::param::Given;
 use posenc_encodings::params::Params;
 use posenc_ir::{DType, Tensor};
@@ -14,17 +13,17 @@ use super::numbers::Tensors;
 use crate::detect::context::Context;
 use crate::plan::numbers::Numbers;
 use crate::plan::swap::spec::{BiasSpec, EncodingSpec, InputSpec, TermSpec};
-use crate::record::asked;
-use crate::record::swap::GroupRecord;
+use crate::record::swap::{GroupRecord, SwapRecord};
 use crate::request::read_param;
 
 /// The encoding of a group, at those of its sites that read.
 pub(super) fn rebuilt(
     context: &Context<'_>,
-    to: Kind,
+    record: &SwapRecord,
     (group, sites): (&GroupRecord, &[usize]),
     tensors: &Tensors,
 ) -> Result<EncodingSpec, Miss> {
+    let to = record.to;
     let site = sites.first().map(|site| context.site(*site));
     let (Some(family), Some(site)) = (to.family(), site) else {
         return Err(Miss::Unchecked(format!("{to} is no family")));
@@ -35,7 +34,7 @@ pub(super) fn rebuilt(
         causal: site.mask.causal == Some(true),
     };
     let tensors = with_recorded(family, tensors, &group.params);
-    let given = given(context, family, &group.params);
+    let given = given(record, family, &group.params);
     let common = common(&group.params);
     let spec = spec(family, &shape, &given, &common, &tensors);
     let mut spec = spec.map_err(|why| Miss::Differs(site.name.clone(), why))?;
@@ -69,20 +68,11 @@ fn with_recorded(family: &Family, tensors: &Tensors, params: &Params) -> Tensors
 }
 
 /// The values of the family's parameters: those that were recorded, or else asked for.
-fn given(context: &Context<'_>, family: &Family, params: &Params) -> Given {
+fn given(record: &SwapRecord, family: &Family, params: &Params) -> Given {
     let mut given = Given::default();
-    let asked = asked::read(context.model).and_then(Result::ok);
     for param in family.params {
         let recorded = params.get(&param.key()).and_then(|v| read_param(param, v));
-        let asked = || {
-            asked
-                .as_ref()?
-                .request
-                .parameters
-                .family
-                .get(param.name)
-                .cloned()
-        };
+        let asked = || record.parameters.get(param.name).cloned();
         if let Some(value) = recorded.or_else(asked) {
             given.set(param, value);
         }

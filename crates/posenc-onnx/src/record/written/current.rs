@@ -187,21 +187,40 @@ fn is_whole(graph: &Graph, found: &Found, value: ValueId) -> bool {
     bytes.is_some_and(|bytes| bytes <= WHOLE) || !met
 }
 
-/// The constants of which a digest has samples alone, by name.
+/// Tells the constants of a model apart: the name, and how many of that name come before in other bodies.
+pub(crate) type ConstantName<'a> = (&'a str, usize);
+
+/// The constants of which a digest has samples alone.
 pub(crate) fn large<'a>(
     graph: &'a Graph,
     found: &Found,
-) -> impl Iterator<Item = (&'a str, ValueId)> {
-    let stored = graph.values().filter(|v| graph.stored(*v).is_some());
-    stored
-        .filter(|v| !graph.uses(*v).is_empty() && !is_whole(graph, found, *v))
-        .map(|v| (graph.name(v), v))
+) -> impl Iterator<Item = (ConstantName<'a>, ValueId)> {
+    constants(graph)
+        .into_iter()
+        .filter(|(_, v)| !graph.uses(*v).is_empty() && !is_whole(graph, found, *v))
 }
 
-/// Every constant by its name.
-pub(crate) fn constants(graph: &Graph) -> BTreeMap<&str, ValueId> {
+/// Every constant.
+pub(crate) fn constants(graph: &Graph) -> BTreeMap<ConstantName<'_>, ValueId> {
+    let mut before: BTreeMap<&str, usize> = BTreeMap::new();
     let stored = graph.values().filter(|v| graph.stored(*v).is_some());
-    stored.map(|v| (graph.name(v), v)).collect()
+    let named = stored.map(|value| {
+        let name = graph.name(value);
+        let count = before.entry(name).or_default();
+        *count += 1;
+        ((name, *count - 1), value)
+    });
+    named.collect()
+}
+
+/// Where each recorded site is in the attention of the first branch; those that are no longer read are nowhere.
+pub(crate) fn places(graph: &Graph, written: &Written, first: &Found) -> Vec<Option<usize>> {
+    let anchored = anchored(graph, written, &anchors([first]));
+    let place = |anchor: Option<Anchor<'_>>| {
+        let node = anchor?.node;
+        first.attention.iter().position(|site| site.node == node)
+    };
+    anchored.into_iter().map(place).collect()
 }
 
 /// The recorded sites in the graph: by the names of their values, or else by their order. Bodies may
@@ -236,4 +255,32 @@ pub(crate) fn anchored<'a>(
         return now.iter().cloned().map(Some).collect();
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use posenc_ir::Model;
+
+    use super::*;
+
+    #[test]
+    fn constants_of_one_name_in_two_bodies_are_told_apart() {
+        let text =
+            "<ir_version: 8, opset_import: [\"\" : 17]> g (bool c, float[1] x) => (float[1] y)
+            <float[1] w = {1}> {
+            a = Mul (x, w)
+            y = If (c) <then_branch = t () => (float[1] p) <float[1] v = {2}> { p = Mul (a, v) },
+                        else_branch = e () => (float[1] q) <float[1] v = {3}> { q = Mul (a, v) }>
+        }";
+        let read = Model::parse(text).unwrap();
+        let written = Model::from_bytes(read.to_bytes().unwrap()).unwrap();
+        for model in [read, written] {
+            let numbers = constants(model.graph()).into_iter().map(|(name, value)| {
+                let constant = model.graph().constant(value).unwrap();
+                (name, constant.to_f64s().unwrap()[0])
+            });
+            let want = [(("v", 0), 2.0), (("v", 1), 3.0), (("w", 0), 1.0)];
+            assert_eq!(numbers.collect::<Vec<_>>(), want);
+        }
+    }
 }

@@ -22,7 +22,7 @@ pub(crate) struct Written {
     pub(crate) outputs: Vec<WrittenOutput>,
     /// Large constants that the rewrite made or changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) constants: Vec<WrittenOutput>,
+    pub(crate) constants: Vec<WrittenConstant>,
     /// Digests of the other entries of the record, by key.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) entries: BTreeMap<String, String>,
@@ -47,7 +47,22 @@ pub(crate) struct WrittenSite {
     pub(crate) read: Reading,
 }
 
-/// An output of the graph, or a constant.
+/// A constant of the graph.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct WrittenConstant {
+    pub(crate) name: String,
+    /// How many of this name come before it in other bodies.
+    #[serde(default, skip_serializing_if = "is_none_before")]
+    pub(crate) before: usize,
+    pub(crate) digest: String,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
+fn is_none_before(count: &usize) -> bool {
+    *count == 0
+}
+
+/// An output of the graph.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct WrittenOutput {
     pub(crate) name: String,
