@@ -68,4 +68,4 @@ pub use error::{Reason, VerifyError};
 pub(crate) use expected::{check_record, expectations};
 pub use options::{Bisect, VerifyOptions};
 pub(crate) use sites::check_rope;
-pub(crate) use verify::{Rest, verify_with};
+pub(crate) use verify::{Beside, Rest, verify_with};

@@ -5,7 +5,7 @@ use posenc_runtime::Backend;
 
 use crate::detect::Options;
 use crate::inspect::{apart, inspect};
-use crate::prove::{VerifyError, VerifyOptions, verify_with};
+use crate::prove::{Beside, Bisect, VerifyError, VerifyOptions, verify_with};
 use crate::report::Verify;
 use crate::request::roles;
 use crate::rewrite::again;
@@ -15,7 +15,8 @@ use crate::rewrite::again;
 ///
 /// The first run of all has nothing to be compared with; it only has to consist of numbers. Where
 /// one of two models was rewritten from the other by its record, outputs may differ: what has to be
-/// equal are the nodes, weights, inputs and outputs that the rewrite does not change.
+/// equal are the nodes, weights, inputs and outputs that the rewrite does not change. The first value that is out of
+/// bounds is then searched beside the same rewrite of the original, made again.
 ///
 /// # Errors
 /// When a runtime is not available or does not support the model. A difference is no error: it is
@@ -39,8 +40,13 @@ pub fn verify(
 ) -> Result<Verify, VerifyError> {
     match other.and_then(|other| again::pair(model, other)) {
         Some([out, original]) => {
-            let rest = again::compare([out, original]);
-            verify_with(out, Some(original), options, backends, Some(rest))
+            let (rest, again) = again::compare([out, original]);
+            let again = again.filter(|_| options.bisect == Bisect::FirstFailure);
+            let (beside, other) = match &again {
+                Some(again) => (Beside::Again, again),
+                None => (Beside::Original, original),
+            };
+            verify_with(out, Some(other), options, backends, Some((beside, rest)))
         }
         None => {
             let mut report = verify_with(model, other, options, backends, None)?;
@@ -73,6 +79,7 @@ fn of_other_encodings(models: [&Model; 2], options: &VerifyOptions) -> Option<St
 #[cfg(test)]
 mod tests {
     use posenc_encodings::kind::{Kind, Layout};
+    use posenc_ir::Weights;
 
     use super::*;
     use crate::prove::testing::{Evaluator, fixture, rescaled_by};
@@ -132,6 +139,33 @@ mod tests {
         // Nothing is said of models that compute the same.
         let report = verify(&rope, &rope);
         assert!(report.ok && report.warnings.is_empty(), "{report:?}");
+    }
+
+    #[test]
+    fn the_first_value_that_differs_is_searched_beside_the_rewrite_made_again() {
+        let original = fixture("mini/rope");
+        let mut out = original.clone();
+        rewrite(&mut out, &rescaled_by(LawName::Linear, 2.0)).unwrap();
+        let text = out.text(Weights::Full).to_string();
+        let gelu = "[\"node_gelu_1\"] gelu_1 = Gelu <approximate = \"none\">";
+        assert_eq!(text.matches(gelu).count(), 1);
+        let changed = text.replace(gelu, &gelu.replace("none", "tanh"));
+        let changed = Model::parse(&changed).unwrap();
+        for (out, first) in [(&out, None), (&changed, Some("main_graph/node_gelu_1"))] {
+            let options = VerifyOptions {
+                lengths: vec![8],
+                bisect: Bisect::FirstFailure,
+                ..VerifyOptions::default()
+            };
+            let backends: [Box<dyn Backend>; 1] = [Box::new(Evaluator::default())];
+            let report = verify(&original, Some(out), &options, &backends).unwrap();
+            assert_eq!(report.ok, first.is_none(), "{report:?}");
+            let mut found = report
+                .runs
+                .iter()
+                .filter_map(|r| r.first_divergence.as_deref());
+            assert_eq!(found.next(), first);
+        }
     }
 
     #[test]

@@ -137,12 +137,13 @@ impl Comparison<'_> {
         Ok(rows)
     }
 
-    /// Names the first value that differs in the first run that is out of bounds.
+    /// Names the first value that differs in the first run that is out of bounds, or says that none does.
     pub(super) fn bisect(&self, whole: &mut WholeRuns<'_>) -> Result<(), VerifyError> {
         let Some(first) = whole.first else {
             return Ok(());
         };
-        let differs = |r: &Run| !r.ok && r.bound.is_some();
+        // Another model shows where numbers that are none begin.
+        let differs = |r: &Run| !r.ok && (r.bound.is_some() || self.other.is_some());
         let Some(failed) = whole.runs.iter().position(differs) else {
             return Ok(());
         };
@@ -166,9 +167,16 @@ impl Comparison<'_> {
             Some(other) => side(other, target, optimization, given),
             None => side(self.subject, first, Optimization::On, given),
         };
-        if let Some(found) = bisect(&a, &b, *point, self.options)? {
-            run.first_divergence = Some(found.place);
-            run.neighbourhood = found.around;
+        match bisect(&a, &b, *point, self.options)? {
+            Some(found) => {
+                run.first_divergence = Some(found.place);
+                run.neighbourhood = found.around;
+            }
+            None => whole.warnings.push(format!(
+                "{} at length {} is out of bounds, and no value that was searched before it differs: a run of the same \
+                 model is compared with another one there",
+                run.output, run.length
+            )),
         }
         Ok(())
     }

@@ -56,9 +56,9 @@ impl VerifyOptions {
 ///
 #[cfg_attr(feature = "tract", doc = "```")]
 #[cfg_attr(not(feature = "tract"), doc = "```ignore")]
-/// # use posenc_onnx::{Model, Rescale, Tract, verify::{Bisect, VerifyOptions, verify}};
+/// # use posenc_onnx::{Model, Tract, verify::{Bisect, VerifyOptions, verify}};
 /// let model = Model::open("../../fixtures/mini/rope/model.onnx")?;
-/// let other = model.plan(Rescale::linear(2.0))?.apply()?;
+/// let other = Model::open("../../fixtures/mini/alibi/model.onnx")?;
 /// let options = VerifyOptions { bisect: Bisect::FirstFailure, ..VerifyOptions::default() };
 /// let backends = [Box::new(Tract::default()) as _];
 /// let report = verify(model.as_ir(), Some(other.as_ir()), &options, &backends)?;

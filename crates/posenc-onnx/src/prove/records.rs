@@ -105,11 +105,11 @@ pub(super) fn held(
         let why = "masks, values, weights, outputs and encodings with learned numbers, because the \
                    model has no record of a rewrite";
         all.unchecked.push(why.to_owned());
-    } else if other.is_none() {
-        let why = "weights above 1 MiB, because the model that was rewritten was not given";
-        all.unchecked.push(why.to_owned());
     } else if !is_pair {
-        let why = "weights above 1 MiB, because neither model was rewritten from the other";
+        let why = match other {
+            None => "weights above 1 MiB, because the model that was rewritten was not given",
+            Some(_) => "weights above 1 MiB, because neither model was rewritten from the other",
+        };
         all.unchecked.push(why.to_owned());
     }
     Ok(all)

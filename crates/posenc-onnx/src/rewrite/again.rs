@@ -45,8 +45,8 @@ pub(crate) fn of_another(first: &Model, second: &Model) -> Option<String> {
 }
 
 /// Rewrites the original once more, as the record of the result says, and compares every node,
-/// weight, input and output with those of the result.
-pub(crate) fn compare([out, original]: [&Model; 2]) -> Rest {
+/// weight, input and output with those of the result. Also returns the model that this makes, if any.
+pub(crate) fn compare([out, original]: [&Model; 2]) -> (Rest, Option<Model>) {
     let mut rest = Rest {
         held: Held::default(),
         unchecked: vec![],
@@ -60,10 +60,13 @@ pub(crate) fn compare([out, original]: [&Model; 2]) -> Rest {
                 .map(|own| std::mem::take(&mut own.moved));
             rest.moved = moved.flatten().collect();
             differences(&mut rest, &asked, [&again.model, out, original]);
+            (rest, Some(again.model))
         }
-        Err(why) => weights_alone(&mut rest, [out, original], &why),
+        Err(why) => {
+            weights_alone(&mut rest, [out, original], &why);
+            (rest, None)
+        }
     }
-    rest
 }
 
 /// Holds large weights alone, and says why it holds nothing else.
@@ -309,14 +312,14 @@ mod tests {
         let own = out.clone();
         out.set_metadata(key, other);
         for (weight, fails) in [(&matrix, false), (&table, true)] {
-            let rest = compare([&changed(&out, weight), &original]);
+            let (rest, _) = compare([&changed(&out, weight), &original]);
             let large = rest.held.checks.iter().filter(|c| c.quantity == "weights");
             assert_eq!(large.clone().count(), 1, "{rest:?}");
             assert_eq!(large.clone().any(|c| !c.ok), fails, "{rest:?}");
             let why = "nodes and small weights against the original, because another version";
             assert!(rest.unchecked[0].starts_with(why), "{rest:?}");
         }
-        let rest = compare([&own, &original]);
+        let (rest, _) = compare([&own, &original]);
         assert!(rest.unchecked.is_empty(), "{rest:?}");
         assert!(rest.held.checks.iter().all(|c| c.ok), "{rest:?}");
     }
@@ -334,7 +337,7 @@ mod tests {
             rewrite(&mut out, &request).unwrap();
             record::write_unread(&mut out, &["a position is left".to_owned()]);
             written::renew(&mut out);
-            let held = compare([&out, &original]).held;
+            let held = compare([&out, &original]).0.held;
             held.checks.iter().all(|check| check.ok)
         };
         assert!(held(true));
