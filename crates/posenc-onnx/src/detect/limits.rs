@@ -128,17 +128,11 @@ pub(crate) fn bounds(runs: &Runs<'_>) -> Vec<Bound> {
             ("", "Gather" | "GatherElements" | "GatherND")
             | ("com.microsoft", "GatherBlockQuantized") => rows_by_position(&mut longer, node),
             ("", "Slice") => cut_to_length(&mut longer, node),
-            _ if is_rotary(node) => rotary_cache(classes, trace, node),
-            ("com.microsoft", "GroupQueryAttention") => {
-                chosen_cache(graph, classes, trace, node.input(7))
-            }
+            _ if is_rotary(node) => cache(&mut longer, rotary_cache(node)),
+            ("com.microsoft", "GroupQueryAttention") => cache(&mut longer, node.input(7)),
             (_, "EmbedLayerNormalization") => embedded(trace, node),
-            ("com.microsoft", "SparseAttention") => {
-                chosen_cache(graph, classes, trace, node.input(9))
-            }
-            ("com.microsoft", "PagedAttention") => {
-                chosen_cache(graph, classes, trace, node.input(8))
-            }
+            ("com.microsoft", "SparseAttention") => cache(&mut longer, node.input(9)),
+            ("com.microsoft", "PagedAttention") => cache(&mut longer, node.input(8)),
             _ => None,
         };
         if let Some((table, length)) = picked {
@@ -322,33 +316,25 @@ fn cut_to_length(longer: &mut Longer<'_>, node: &Node) -> Option<(ValueId, usize
 }
 
 /// cos and sin of a rotary operator that picks rows itself.
-fn rotary_cache(classes: &Classes, trace: &Trace, node: &Node) -> Option<(ValueId, usize)> {
-    let cache = match node.domain() {
-        "" => node.input(3).and(node.input(1))?,
-        _ => node.input(1).and(node.input(2))?,
-    };
-    let dims = trace.get(cache).dims.as_ref()?;
-    (dims.len() == 2 && !is_made(classes, cache)).then(|| (cache, dims[0]))
+fn rotary_cache(node: &Node) -> Option<ValueId> {
+    match node.domain() {
+        "" => node.input(3).and(node.input(1)),
+        _ => node.input(1).and(node.input(2)),
+    }
 }
 
-/// Whether rows are made for the positions at hand, and so end nowhere.
-fn is_made(classes: &Classes, cache: ValueId) -> bool {
-    classes.of_value(cache).has(Class::POSITION)
-}
-
-/// The rows of a cache; of several that a branch chooses from, those of the longest.
-fn chosen_cache(
-    graph: &Graph,
-    classes: &Classes,
-    trace: &Trace,
-    cache: Option<ValueId>,
-) -> Option<(ValueId, usize)> {
-    let cache = cache.filter(|v| !is_made(classes, *v))?;
-    let rows = |v: ValueId| match trace.get(v).dims.as_deref() {
+/// The rows of a cache; of several that a branch chooses from, those of the longest. Rows that are made for the
+/// positions at hand end nowhere; which rows are taken may follow positions too.
+fn cache(longer: &mut Longer<'_>, cache: Option<ValueId>) -> Option<(ValueId, usize)> {
+    let cache = cache?;
+    let (graph, found) = (longer.runs.model.graph(), longer.runs.found);
+    if found.classes.of_value(cache).has(Class::POSITION) && longer.grows(cache) {
+        return None;
+    }
+    let mut most = match found.trace.get(cache).dims.as_deref() {
         Some([rows, _]) => Some(*rows),
         _ => None,
     };
-    let mut most = rows(cache);
     if let Some((id, output)) = graph.producer(cache) {
         for (_, body) in graph.node(id).bodies() {
             let made = graph.scope(body).outputs().get(output).copied();
@@ -420,7 +406,13 @@ fn source_name(graph: &Graph, mut value: ValueId) -> Option<String> {
         if graph.stored(value).is_some() {
             return Some(graph.name(value).to_owned());
         }
-        let (id, _) = graph.producer(value)?;
-        value = graph.node(id).input(0)?;
+        let (id, output) = graph.producer(value)?;
+        let node = graph.node(id);
+        // Of several that are chosen from, the first.
+        let mut bodies = node.bodies();
+        value = match bodies.next() {
+            Some((_, body)) => *graph.scope(body).outputs().get(output)?,
+            None => node.input(usize::from(node.is("Where")))?,
+        };
     }
 }

@@ -57,3 +57,52 @@ fn a_choice_between_equal_frequencies_is_none() {
     assert_eq!(read.rotary.len(), 1, "{:?}", read.not_rotary);
     assert!(read.rotary[0].switch.is_none());
 }
+
+#[test]
+fn rows_of_caches_that_positions_choose_between_end() {
+    const ROWS: usize = 96;
+    let limits = |caches: &dyn Fn(&mut Sketch, fn(f64) -> f64) -> String| {
+        let mut s = Sketch::default();
+        let x = s.embedded();
+        let ids = s.input("position_ids", DType::I64, &["batch", "sequence"]);
+        let [cos, sin] = [f64::cos, f64::sin].map(|function| caches(&mut s, function));
+        let heads = [s.headed(&x), s.headed(&x), s.headed(&x)];
+        let rotated =
+            |s: &mut Sketch, heads: &str| s.op("RotaryEmbedding", &[heads, &cos, &sin, &ids]);
+        let [q, k] = [&heads[0], &heads[1]].map(|heads| rotated(&mut s, heads));
+        let y = s.weighted(&q, &k, &heads[2]);
+        let model = s.model(23, &[&y]);
+        let read = found(&model);
+        let limits = read.limits.iter().map(|l| (l.length, l.value.clone()));
+        limits.collect::<Vec<_>>()
+    };
+    let stored = |s: &mut Sketch, of: fn(f64) -> f64, by: f64| {
+        let angles = (0..ROWS).flat_map(|at| (0..PAIRS).map(move |i| (at as f64, i)));
+        s.floats(
+            &[ROWS, PAIRS],
+            angles.map(|(at, i)| of(at * frequency(i) / by)),
+        )
+    };
+    let one = limits(&|s, of| stored(s, of, 1.0));
+    assert_eq!(one.iter().map(|l| l.0).collect::<Vec<_>>(), [ROWS]);
+    let chosen = limits(&|s, of| {
+        let [long, short] = [2.0, 1.0].map(|by| stored(s, of, by));
+        let (last, bound) = (s.op("ReduceMax", &["position_ids"]), s.int(64));
+        let is_long = s.op("Greater", &[&last, &bound]);
+        s.op("Where", &[&is_long, &long, &short])
+    });
+    assert_eq!(chosen.iter().map(|l| l.0).collect::<Vec<_>>(), [ROWS]);
+    assert!(chosen.iter().all(|l| l.1.is_some()), "{chosen:?}");
+    // Rows for the positions at hand end nowhere.
+    let made = limits(&|s, of| {
+        let (last, zero, one) = (s.op("ReduceMax", &["position_ids"]), s.int(0), s.int(1));
+        let count = s.op("Add", &[&last, &one]);
+        let at = s.op("Range", &[&zero, &count, &one]);
+        let at = s.cast(&at, DType::F32);
+        let at = s.unsqueeze(&at, &[1]);
+        let frequencies = s.floats(&[1, PAIRS], (0..PAIRS).map(frequency));
+        let angles = s.op("Mul", &[&at, &frequencies]);
+        s.op(if of(0.0) > 0.5 { "Cos" } else { "Sin" }, &[&angles])
+    });
+    assert_eq!(made, []);
+}
