@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use posenc_ir::{DType, Tensor};
 use posenc_runtime::{
-    Backend, Dim, Fallback, ModelSource, Optimization, Options, OrtBackend, Placement, Places,
-    Provider, RuntimeError, TractBackend, runtimes,
+    Backend, Dim, ExecutionProvider, Fallback, ModelSource, NOT_BUILT, Optimization, Options,
+    OrtBackend, Placement, Places, Provider, RuntimeError, TractBackend, runtimes,
 };
 use posenc_tests::shared::root;
 
@@ -355,6 +355,7 @@ fn shapes_that_do_not_fit_are_an_error_and_leave_the_session_usable() {
 #[test]
 fn absent_providers_are_unavailable() {
     let model = transposed();
+    let other = |name: &str| Provider::Other(ExecutionProvider::named(name));
     let load = |backend: &dyn Backend, provider: Provider| {
         let options = Options {
             provider,
@@ -365,8 +366,11 @@ fn absent_providers_are_unavailable() {
     for backend in both() {
         // The tests' library is the one without CUDA.
         for provider in [
-            Provider::Cuda { device: 0 },
-            Provider::Other("Abacus".into()),
+            Provider::cuda(0),
+            Provider::cuda(3),
+            other("DmlExecutionProvider"),
+            other("MIGraphXExecutionProvider"),
+            other("AbacusExecutionProvider"),
         ] {
             let error = load(&*backend, provider.clone()).unwrap_err();
             let right = matches!(error, RuntimeError::Unavailable { .. });
@@ -374,8 +378,24 @@ fn absent_providers_are_unavailable() {
         }
         load(&*backend, Provider::Cpu).unwrap();
     }
-    let by_name = Provider::Other("CPUExecutionProvider".into());
-    load(&onnxruntime(), by_name).unwrap();
+    // As a device, with an option.
+    let mut by_name = ExecutionProvider::named("CPUExecutionProvider");
+    let arena = ("use_arena".to_owned(), "0".to_owned());
+    by_name.options.extend([arena]);
+    load(&onnxruntime(), Provider::Other(by_name.clone())).unwrap();
+    by_name.device = Some(100);
+    let error = load(&onnxruntime(), Provider::Other(by_name)).unwrap_err();
+    assert!(
+        error.to_string().contains("there is no such device"),
+        "{error}"
+    );
+    // A plugin that is no library.
+    let mut plugin = ExecutionProvider::named("AbacusExecutionProvider");
+    let file = root().join("Cargo.toml").to_str().unwrap().to_owned();
+    plugin.options.extend([("library".to_owned(), file)]);
+    let error = load(&onnxruntime(), Provider::Other(plugin)).unwrap_err();
+    assert!(error.to_string().contains("Cargo.toml"), "{error}");
+    assert!(matches!(error, RuntimeError::Unavailable { .. }), "{error}");
 }
 
 #[test]
@@ -446,8 +466,11 @@ fn the_listing_says_what_works_and_why_the_rest_does_not() {
     assert_eq!(found[1].version.as_deref(), Some("1.31.1"));
     let state = |name: &str| found[1].providers.iter().find(|p| p.name == name).unwrap();
     assert_eq!(state("cpu").missing, None);
-    let missing = state("cuda").missing.as_deref().unwrap();
-    assert!(missing.starts_with("cuda is not available: "), "{missing}");
+    for name in [
+        "cuda", "tensorrt", "directml", "coreml", "openvino", "migraphx", "webgpu",
+    ] {
+        assert_eq!(state(name).missing.as_deref(), Some(NOT_BUILT), "{name}");
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use posenc_cli::Search;
-use posenc_cli::steps::{Choice, Runtimes};
+use posenc_cli::steps::{Choice, Failure, Runtimes};
 use posenc_onnx::Model;
 use posenc_onnx::verify::{Bisect, VerifyOptions, verify as compare};
 use posenc_runtime::Fallback;
@@ -40,7 +40,11 @@ pub(crate) fn verify(
 ) -> PyResult<String> {
     let search = Search::Python(onnxruntime);
     wait(py, progress, move |stages| {
-        let choices: Result<Vec<Choice>, _> = providers.iter().map(|name| name.parse()).collect();
+        let choice = |name: &String| {
+            name.parse::<Choice>()
+                .map_err(|why| Failure::usage(format!("providers: {why}")))
+        };
+        let choices: Result<Vec<Choice>, Failure> = providers.iter().map(choice).collect();
         let runtimes = Runtimes::open(&choices?, &search)?;
         let inputs: Result<_> = inputs.iter().map(input).collect();
         let options = VerifyOptions {

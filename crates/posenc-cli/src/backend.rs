@@ -1,8 +1,8 @@
 //! Opening runtimes by the names that `--provider` takes.
 
-use std::convert::Infallible;
 use std::str::FromStr;
 
+use posenc_runtime::provider::InvalidProvider;
 use posenc_runtime::{Backend, EvaluatorBackend, Provider, RuntimeError};
 
 use crate::places::Search;
@@ -19,20 +19,14 @@ pub enum Choice {
 }
 
 impl FromStr for Choice {
-    type Err = Infallible;
+    type Err = InvalidProvider;
 
-    /// Any other word is the name of a provider of ONNX Runtime.
+    /// Any word but `tract` names a provider of ONNX Runtime.
     fn from_str(word: &str) -> Result<Self, Self::Err> {
-        let device = |n: &str| n.parse().ok();
-        Ok(match word {
-            "tract" => Self::Tract,
-            "cpu" => Self::Ort(Provider::Cpu),
-            "cuda" => Self::Ort(Provider::Cuda { device: 0 }),
-            other => match other.strip_prefix("cuda:").and_then(device) {
-                Some(device) => Self::Ort(Provider::Cuda { device }),
-                None => Self::Ort(Provider::Other(other.to_owned())),
-            },
-        })
+        match word {
+            "tract" => Ok(Self::Tract),
+            other => other.parse().map(Self::Ort),
+        }
     }
 }
 
@@ -101,19 +95,17 @@ mod tests {
 
     #[test]
     fn providers_are_chosen_by_name() {
-        let ort = Choice::Ort;
         for (word, want) in [
             ("tract", Choice::Tract),
-            ("cpu", ort(Provider::Cpu)),
-            ("cuda", ort(Provider::Cuda { device: 0 })),
-            ("cuda:1", ort(Provider::Cuda { device: 1 })),
-            ("cuda:x", ort(Provider::Other("cuda:x".into()))),
-            (
-                "DmlExecutionProvider",
-                ort(Provider::Other("DmlExecutionProvider".into())),
-            ),
+            ("cpu", Choice::Ort(Provider::Cpu)),
+            ("cuda", Choice::Ort(Provider::cuda(0))),
+            ("cuda:1", Choice::Ort(Provider::cuda(1))),
         ] {
             assert_eq!(word.parse(), Ok(want), "{word}");
+        }
+        for word in ["tract:1", "tract,a=1", "gpu"] {
+            let error = word.parse::<Choice>().unwrap_err().to_string();
+            assert!(error.contains("there is no provider"), "{error}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use clap::ArgAction;
 use posenc_runtime::discover::candidates;
-use posenc_runtime::{RuntimeInfo, runtimes};
+use posenc_runtime::{NOT_BUILT, ProviderState, RuntimeInfo, runtimes};
 use serde_json::{Value, json};
 
 use crate::exit::Exit;
@@ -26,7 +26,13 @@ Examples:
 ONNX Runtime is searched for in this order: the path in ORT_DYLIB_PATH; a folder .onnxruntime in
 the current folder, its parents, or those of the binary; the active Python environment; the
 system's library paths. To install it:
-  pip install --target .onnxruntime onnxruntime";
+  pip install --target .onnxruntime onnxruntime
+
+`verify --provider` takes these names, a device, and options of ONNX Runtime:
+  posenc-onnx verify model.onnx --provider cuda:1,gpu_mem_limit=4294967296
+  posenc-onnx verify model.onnx --provider openvino,device_type=GPU
+A plugin is named by what ONNX Runtime calls it, and loaded from a file:
+  posenc-onnx verify model.onnx --provider NewExecutionProvider,library=libnew_ep.so";
 
 /// Prints what is found.
 pub(crate) fn run(args: &Args, search: &Search, terminal: &Terminal) -> anyhow::Result<Exit> {
@@ -50,8 +56,7 @@ pub(crate) fn run(args: &Args, search: &Search, terminal: &Terminal) -> anyhow::
 
 fn json(found: &[RuntimeInfo], tried: &[Value]) -> Value {
     let runtime = |info: &RuntimeInfo| {
-        let provider =
-            |p: &posenc_runtime::ProviderState| json!({"name": p.name, "missing": p.missing});
+        let provider = |p: &ProviderState| json!({"name": p.name, "missing": p.missing});
         json!({
             "name": info.name,
             "version": info.version,
@@ -81,11 +86,18 @@ fn text(found: &[RuntimeInfo], palette: Palette) -> String {
         };
         let head = palette.bold(format!("{} {version}", info.name));
         text += &format!("{head}  {}\n", palette.dim(place));
-        for provider in &info.providers {
+        let (others, own): (Vec<&ProviderState>, Vec<&ProviderState>) =
+            (info.providers.iter()).partition(|p| p.missing.as_deref() == Some(NOT_BUILT));
+        for provider in own {
             text += &match &provider.missing {
                 None => format!("  {}  {}\n", provider.name, palette.good("available")),
                 Some(why) => format!("  {}  {}\n", provider.name, palette.dim(why)),
             };
+        }
+        if !others.is_empty() {
+            let names: Vec<&str> = others.iter().map(|p| &*p.name).collect();
+            let line = format!("this library was not built with {}", names.join(", "));
+            text += &format!("  {}\n", palette.dim(line));
         }
     }
     text
@@ -93,8 +105,6 @@ fn text(found: &[RuntimeInfo], palette: Palette) -> String {
 
 #[cfg(test)]
 mod tests {
-    use posenc_runtime::ProviderState;
-
     use super::*;
 
     fn found() -> Vec<RuntimeInfo> {
@@ -110,6 +120,8 @@ mod tests {
             providers: vec![
                 provider("cpu", None),
                 provider("cuda", Some("no device was found")),
+                provider("coreml", Some(NOT_BUILT)),
+                provider("qnn", Some(NOT_BUILT)),
             ],
         };
         let tract = RuntimeInfo {
@@ -130,6 +142,7 @@ tract 0.23.9  built in
 onnxruntime 1.31.0  /opt/ort/libonnxruntime.so
   cpu  available
   cuda  no device was found
+  this library was not built with coreml, qnn
 ";
         assert_eq!(text(&found(), Palette::Plain), want);
         let gone = RuntimeInfo {

@@ -64,7 +64,7 @@ pub(crate) struct Args {
     )]
     all: bool,
 
-    /// Where to run: tract, or cpu, cuda, cuda:1 or another provider of ONNX Runtime; repeatable
+    /// Where to run: tract, or a provider of ONNX Runtime, as cuda, cuda:1 or cuda,KEY=VALUE; repeatable
     #[arg(long, value_name = "PROVIDER", help_heading = "Runs")]
     provider: Vec<Choice>,
 
@@ -131,6 +131,8 @@ Examples:
   posenc-onnx verify folder folder-long
   posenc-onnx verify folder folder-long --except b.onnx
   posenc-onnx verify --all --junit verify.xml
+
+`posenc-onnx runtime` lists providers.
 
 With --all, posenc.toml names models, their rewrites by the flags of rewrite, and settings. A
 rewrite whose output does not exist is made in memory; one that exists has to be what the rewrite

@@ -7,6 +7,7 @@ use std::path::Path;
 use posenc_ir::{DType, Tensor};
 
 use crate::error::Result;
+use crate::provider::Provider;
 
 /// Where a model is stored.
 #[derive(Clone, Copy, Debug)]
@@ -62,32 +63,6 @@ pub struct Port {
     pub dtype: Option<DType>,
     /// The dimensions, outermost first; `None` where not even their number is known.
     pub dims: Option<Vec<Dim>>,
-}
-
-/// What a model runs on.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Provider {
-    /// The processor.
-    #[default]
-    Cpu,
-    /// An NVIDIA GPU.
-    Cuda {
-        /// Its number, from 0.
-        device: u32,
-    },
-    /// An execution provider by the name that ONNX Runtime gives it.
-    Other(String),
-}
-
-impl fmt::Display for Provider {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Cpu => f.write_str("cpu"),
-            Self::Cuda { device: 0 } => f.write_str("cuda"),
-            Self::Cuda { device } => write!(f, "cuda:{device}"),
-            Self::Other(name) => f.write_str(name),
-        }
-    }
 }
 
 /// Whether the runtime may change the graph before it runs it.

@@ -20,18 +20,20 @@ pub mod evaluator;
 pub mod feeds;
 #[cfg(feature = "ort")]
 pub mod ort;
+pub mod provider;
 pub mod runtimes;
 #[cfg(feature = "tract")]
 pub mod tract;
 
 pub use backend::{
-    Backend, Dim, Fallback, ModelSource, Optimization, Options, Placement, Port, Provider, Session,
+    Backend, Dim, Fallback, ModelSource, Optimization, Options, Placement, Port, Session,
 };
 pub use discover::{Candidate, Places};
 pub use error::{Result, RuntimeError};
 pub use evaluator::EvaluatorBackend;
 #[cfg(feature = "ort")]
 pub use ort::OrtBackend;
-pub use runtimes::{ProviderState, RuntimeInfo, runtimes};
+pub use provider::{ExecutionProvider, Provider};
+pub use runtimes::{NOT_BUILT, ProviderState, RuntimeInfo, runtimes};
 #[cfg(feature = "tract")]
 pub use tract::TractBackend;

@@ -4,18 +4,17 @@ mod crash;
 mod error;
 mod library;
 mod placement;
+mod provider;
 mod session;
 mod value;
 
-use ::ort::ep::CUDA;
 use ::ort::session::Session as OrtSession;
 use ::ort::session::builder::{AutoDevicePolicy, GraphOptimizationLevel, SessionBuilder};
 
-use crate::backend::{
-    Backend, Fallback, ModelSource, Optimization, Options, Placement, Provider, Session,
-};
+use crate::backend::{Backend, Fallback, ModelSource, Optimization, Options, Placement, Session};
 use crate::discover::Places;
-use crate::error::{Result, RuntimeError, one_line};
+use crate::error::{Result, RuntimeError};
+use crate::provider::Provider;
 use error::{NAME, refused};
 use library::Library;
 use placement::Recorder;
@@ -54,12 +53,7 @@ impl OrtBackend {
 
     /// The names of the providers of the devices of this machine, sorted.
     pub fn device_providers(&self) -> Vec<String> {
-        let mut names: Vec<String> = (self.library.environment.devices())
-            .filter_map(|device| device.ep().ok().map(str::to_owned))
-            .collect();
-        names.sort();
-        names.dedup();
-        names
+        self.library.device_providers()
     }
 
     fn builder(&self) -> Result<SessionBuilder> {
@@ -70,34 +64,10 @@ impl OrtBackend {
     }
 
     fn register(&self, builder: SessionBuilder, provider: &Provider) -> Result<SessionBuilder> {
-        let registered = match provider {
-            Provider::Cpu => return Ok(builder),
-            Provider::Cuda { device } => {
-                let device = i32::try_from(*device).map_err(|_| {
-                    RuntimeError::unavailable(provider.to_string(), "there is no such device")
-                })?;
-                // By default, products of f32 are taken in TF32, which keeps 10 bits of each factor.
-                let cuda = CUDA::default().with_device_id(device).with_tf32(false);
-                // Without the error, sessions would silently run on the processor.
-                let cuda = cuda.build();
-                builder.with_execution_providers([cuda.error_on_failure()])
-            }
-            Provider::Other(name) => {
-                let known = self.device_providers();
-                if !known.contains(name) {
-                    let why = format!("this library offers {}", known.join(", "));
-                    return Err(RuntimeError::unavailable(name.clone(), why));
-                }
-                let environment = &self.library.environment;
-                let devices = environment.devices();
-                builder.with_devices(devices.filter(|d| d.ep().is_ok_and(|ep| ep == name)), None)
-            }
-        };
-        registered.map_err(|e| {
-            let library = self.library.path.display();
-            let why = format!("{library} says: {}", one_line(e.message()));
-            RuntimeError::unavailable(provider.to_string(), why)
-        })
+        match provider {
+            Provider::Cpu => Ok(builder),
+            Provider::Other(provider) => self.library.with_provider(builder, provider),
+        }
     }
 }
 

@@ -28,6 +28,9 @@ pub struct ProviderState {
     pub missing: Option<String>,
 }
 
+/// Why a provider does not work that the library was not built with.
+pub const NOT_BUILT: &str = "this library was not built with it";
+
 /// Every runtime of this build. A provider works where a session accepts it; that the library was
 /// compiled with it is not enough.
 pub fn runtimes(places: &Places) -> Vec<RuntimeInfo> {
@@ -60,6 +63,12 @@ fn onnxruntime(_places: &Places) -> Option<RuntimeInfo> {
     None
 }
 
+#[cfg(feature = "ort")]
+fn is_known(name: &str) -> bool {
+    let mut known = crate::provider::WORDS.iter();
+    known.any(|(_, own)| *own == name)
+}
+
 #[cfg(any(feature = "tract", feature = "ort"))]
 fn working(name: impl Into<String>) -> ProviderState {
     ProviderState {
@@ -70,7 +79,9 @@ fn working(name: impl Into<String>) -> ProviderState {
 
 #[cfg(feature = "ort")]
 fn onnxruntime(places: &Places) -> Option<RuntimeInfo> {
-    use crate::backend::{Backend, Provider};
+    use crate::backend::Backend;
+    use crate::error::RuntimeError;
+    use crate::provider::{ExecutionProvider, Provider, WORDS};
     let name = "onnxruntime";
     let ort = match crate::ort::OrtBackend::open(places) {
         Ok(ort) => ort,
@@ -85,21 +96,27 @@ fn onnxruntime(places: &Places) -> Option<RuntimeInfo> {
         }
     };
     let mut providers = vec![working("cpu")];
-    let cuda = Provider::Cuda { device: 0 };
-    providers.push(ProviderState {
-        name: cuda.to_string(),
-        missing: ort.probe(&cuda).err().map(|e| e.to_string()),
-    });
-    let listed = ["CPUExecutionProvider", "CUDAExecutionProvider"];
-    for name in ort.device_providers() {
-        if !listed.contains(&name.as_str()) {
-            let missing = ort.probe(&Provider::Other(name.clone())).err();
-            providers.push(ProviderState {
-                name,
-                missing: missing.map(|e| e.to_string()),
-            });
-        }
+    let of_devices = ort.device_providers();
+    let mut names: Vec<&str> = WORDS.iter().map(|(_, name)| *name).collect();
+    let others = of_devices.iter().map(|name| &**name);
+    names.extend(others.filter(|name| *name != "CPUExecutionProvider" && !is_known(name)));
+    for name in names {
+        let provider = ExecutionProvider::named(name);
+        let word = provider.word().to_owned();
+        let missing = match ort.probe(&Provider::Other(provider)) {
+            Ok(()) => None,
+            Err(RuntimeError::Unavailable { why, .. }) if why.starts_with(NOT_BUILT) => {
+                Some(NOT_BUILT.to_owned())
+            }
+            Err(error) => Some(error.to_string()),
+        };
+        providers.push(ProviderState {
+            name: word,
+            missing,
+        });
     }
+    // Those of this library first.
+    providers.sort_by_key(|own| own.missing.as_deref() == Some(NOT_BUILT));
     Some(RuntimeInfo {
         name,
         version: Some(ort.version()),

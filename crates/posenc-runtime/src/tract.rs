@@ -15,8 +15,9 @@ use std::path::Path;
 use tract_onnx::pb::ModelProto;
 use tract_onnx::prelude::Framework;
 
-use crate::backend::{Backend, ModelSource, Optimization, Options, Provider, Session};
+use crate::backend::{Backend, ModelSource, Optimization, Options, Session};
 use crate::error::{Result, RuntimeError};
+use crate::provider::Provider;
 use error::{NAME, refused};
 use guard::guarded;
 

@@ -96,8 +96,8 @@ def verify(
     whole runs with `other` or, without it, between runtimes. Where one of the two models was rewritten from the
     other, their outputs may differ, and everything outside of the edits has to be equal.
 
-    `providers` are `tract`, or `cpu`, `cuda`, `cuda:1` or another provider of ONNX Runtime; every available one where
-    it is empty. `lengths` are those of the sequences to run, in tokens. `inputs` replace random ones: an array for
+    `providers` are `tract`, or providers of ONNX Runtime with a device and options, as `cpu`, `cuda:1` or
+    `openvino,device_type=GPU`; every available one where it is empty. `lengths` are those of the sequences to run, in tokens. `inputs` replace random ones: an array for
     each input by its name, or an `.npz` file. `atol` and `rtol` are allowed between whole runs; by default, what
     follows from the model's types. `bisect` searches for the first value that is out of bounds.
 

@@ -74,7 +74,7 @@ fn run_by(
         Target::Portable => return Ok(()),
         Target::Tract => Choice::Tract,
         Target::OrtCpu => Choice::Ort(Provider::Cpu),
-        Target::OrtCuda => Choice::Ort(Provider::Cuda { device: 0 }),
+        Target::OrtCuda => Choice::Ort(Provider::cuda(0)),
     };
     let not_run = |why: anyhow::Error, report: &mut Rewrite| {
         if proof == Proof::Required {

@@ -14,7 +14,6 @@
 //! factor = 4
 //! ```
 
-use std::convert::Infallible;
 use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
 
@@ -79,7 +78,7 @@ fn tolerance<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error
 /// Providers by their names.
 fn choices<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Choice>, D::Error> {
     let words = Vec::<String>::deserialize(from)?;
-    let choice = |word: &String| word.parse().map_err(|never: Infallible| match never {});
+    let choice = |word: &String| word.parse().map_err(D::Error::custom);
     words.iter().map(choice).collect()
 }
 

@@ -17,6 +17,21 @@ fn a_provider_that_is_not_available_is_exit_5() {
 }
 
 #[test]
+fn a_word_that_names_no_provider_is_exit_2_with_those_that_do() {
+    let folder = Folder::new();
+    let model = folder.file("m.onnx", bytes(&addition()));
+    for (word, why) in [
+        ("gpu", "known are cpu, cuda, tensorrt"),
+        ("cuda:first", "the number of a device"),
+        ("cuda,gpu_mem_limit", "KEY=VALUE"),
+    ] {
+        let ran = run(["verify", &model, "--provider", word]);
+        assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{}", ran.err);
+        assert!(ran.err.contains(why), "{}", ran.err);
+    }
+}
+
+#[test]
 fn a_bound_below_zero_is_exit_2_with_what_it_must_be() {
     for flag in ["--atol", "--rtol"] {
         let ran = run(["verify", "m.onnx", flag, "-1"]);

@@ -326,8 +326,8 @@ impl Backend for Device {
         model: posenc_runtime::ModelSource<'_>,
         options: &posenc_runtime::Options,
     ) -> Result<Box<dyn posenc_runtime::Session>, RuntimeError> {
-        match options.provider {
-            Provider::Cuda { device: 1 } => self.0.load(model, options),
+        match &options.provider {
+            provider if *provider == Provider::cuda(1) => self.0.load(model, options),
             _ => Err(RuntimeError::unavailable("cpu", "there is none")),
         }
     }
@@ -342,7 +342,7 @@ fn everything_runs_on_the_provider_that_is_named() {
     };
     let on = |device: u32, evaluator: &Evaluator| {
         let options = VerifyOptions {
-            providers: vec![(0, Provider::Cuda { device })],
+            providers: vec![(0, Provider::cuda(device))],
             ..short()
         };
         let device: [Box<dyn Backend>; 1] = [Box::new(Device(evaluator.clone()))];

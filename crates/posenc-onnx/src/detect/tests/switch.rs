@@ -58,10 +58,13 @@ fn a_choice_between_equal_frequencies_is_none() {
     assert!(read.rotary[0].switch.is_none());
 }
 
+/// Writes cosines or sines of positions, whichever is given.
+type Caches<'a> = &'a dyn Fn(&mut Sketch, fn(f64) -> f64) -> String;
+
 #[test]
 fn rows_of_caches_that_positions_choose_between_end() {
     const ROWS: usize = 96;
-    let limits = |caches: &dyn Fn(&mut Sketch, fn(f64) -> f64) -> String| {
+    let limits = |caches: Caches<'_>| {
         let mut s = Sketch::default();
         let x = s.embedded();
         let ids = s.input("position_ids", DType::I64, &["batch", "sequence"]);
