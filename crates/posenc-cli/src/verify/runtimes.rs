@@ -52,6 +52,12 @@ impl Runtimes {
         Ok(runtimes)
     }
 
+    /// The runtimes with their versions.
+    pub(super) fn versions(&self) -> Vec<String> {
+        let version = |b: &Box<dyn Backend>| format!("{} {}", b.name(), b.version());
+        self.backends.iter().map(version).collect()
+    }
+
     /// Says which of the usual runtimes models are not compared in.
     pub(super) fn note_missing(&self, terminal: &Terminal) {
         for why in &self.missing {
