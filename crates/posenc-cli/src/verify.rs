@@ -1,6 +1,7 @@
 //! `verify`: runs models and compares the results.
 
 mod all;
+mod case;
 mod cases;
 mod folders;
 mod html;

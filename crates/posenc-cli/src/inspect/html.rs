@@ -4,6 +4,8 @@ use posenc_onnx::Model;
 use posenc_onnx::report::{Encoding, Inspect};
 
 use super::text;
+use crate::columns::{Align, Columns};
+use crate::number::grouped;
 use crate::page::{self, Made, Mark, Page};
 
 /// The page of an inspection.
@@ -94,12 +96,40 @@ pub(crate) fn found(page: &mut Page, models: &[Shown<'_>]) {
 
 /// Adds what files are, each with its name, or with none.
 fn models<'a>(page: &mut Page, all: impl IntoIterator<Item = (&'a str, &'a Inspect)> + Clone) {
-    page.table(&text::models(all.clone()));
+    page.table(&rows(all.clone()));
     let hashes = all.into_iter().flat_map(|(name, report)| {
         let hashes = text::hashes(&report.model);
         hashes.map(move |hash| format!("{hash} {name}"))
     });
     page.paragraph("soft", &hashes.collect::<Vec<_>>().join("\n"));
+}
+
+/// A row for each model, with its name.
+fn rows<'a>(all: impl IntoIterator<Item = (&'a str, &'a Inspect)>) -> Columns {
+    let mut columns = Columns::new(&[
+        ("model", Align::Left),
+        ("nodes", Align::Right),
+        ("parameters", Align::Right),
+        ("attention sites", Align::Right),
+        ("operators", Align::Left),
+        ("IR", Align::Right),
+        ("producer", Align::Left),
+        ("data", Align::Left),
+    ]);
+    for (name, report) in all {
+        let model = &report.model;
+        columns.row([
+            name.to_owned(),
+            grouped(model.nodes as u64),
+            grouped(model.parameters),
+            report.attention.len().to_string(),
+            text::opsets(model).join(", "),
+            model.ir_version.to_string(),
+            model.producer.clone(),
+            if model.external_data { "external" } else { "" }.to_owned(),
+        ]);
+    }
+    columns
 }
 
 /// Adds what tables of encodings mean, once.

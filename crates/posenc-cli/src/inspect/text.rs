@@ -93,40 +93,12 @@ pub(crate) fn facts(model: &ModelSummary) -> Vec<String> {
 }
 
 /// The operator sets that a model imports.
-fn opsets(model: &ModelSummary) -> Vec<String> {
+pub(super) fn opsets(model: &ModelSummary) -> Vec<String> {
     let opset = |(domain, version): (&String, &i64)| match domain.as_str() {
         "" => format!("opset {version}"),
         domain => format!("{domain} {version}"),
     };
     model.opsets.iter().map(opset).collect()
-}
-
-/// A row for each model, with its name.
-pub(crate) fn models<'a>(all: impl IntoIterator<Item = (&'a str, &'a Inspect)>) -> Columns {
-    let mut columns = Columns::new(&[
-        ("model", LEFT),
-        ("nodes", RIGHT),
-        ("parameters", RIGHT),
-        ("attention sites", RIGHT),
-        ("operators", LEFT),
-        ("IR", RIGHT),
-        ("producer", LEFT),
-        ("data", LEFT),
-    ]);
-    for (name, report) in all {
-        let model = &report.model;
-        columns.row([
-            name.to_owned(),
-            grouped(model.nodes as u64),
-            grouped(model.parameters),
-            report.attention.len().to_string(),
-            opsets(model).join(", "),
-            model.ir_version.to_string(),
-            model.producer.clone(),
-            if model.external_data { "external" } else { "" }.to_owned(),
-        ]);
-    }
-    columns
 }
 
 /// What the table of encodings means, and what it lacks.

@@ -67,7 +67,9 @@ impl Chart<'_> {
         FRAME.svg([&x, &y], title, |plot| {
             for (i, points) in lines.iter().enumerate() {
                 // A line that others hide is wider, and shows at their edges.
-                let hiding = lines[i + 1..].iter().filter(|other| *other == points);
+                let hiding = lines[i + 1..]
+                    .iter()
+                    .filter(|other| covers(other, points, &y));
                 let width = 2 + 3 * hiding.count() as u32;
                 let points = points.iter().map(|[x, y]| (*x, *y));
                 line(plot, i, width, points.collect())?;
@@ -76,6 +78,17 @@ impl Chart<'_> {
             Some(String::new())
         })
     }
+}
+
+/// The share of an axis that cannot be seen.
+const UNSEEN: f64 = 0.003;
+
+/// Whether a line is drawn where another one is.
+fn covers(one: &[[f64; 2]], other: &[[f64; 2]], y: &Axis) -> bool {
+    let is_near = |(a, b): (&[f64; 2], &[f64; 2])| {
+        a[0] == b[0] && (y.share(a[1]) - y.share(b[1])).abs() < UNSEEN
+    };
+    one.len() == other.len() && one.iter().zip(other).all(is_near)
 }
 
 /// Draws a line; colors that come again are dashed.

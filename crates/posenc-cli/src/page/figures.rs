@@ -92,7 +92,12 @@ fn drawn(figure: &Figure, of: &str, lengths: &[Mark]) -> Option<String> {
         [one] => format!(", layer {one}"),
         all => format!(", layers {}", ranges(all)),
     };
-    let caption = format!("{}: {what}{of}{stack}{layers}", figure.kind);
+    let heads = match (figure.left_out, &figure.shape) {
+        (0, _) => String::new(),
+        (more, Shape::Lines(all)) => first_of(all.len(), more),
+        (more, Shape::Pictures(all)) => first_of(all.len(), more),
+    };
+    let caption = format!("{}: {what}{of}{stack}{layers}{heads}", figure.kind);
     match &figure.shape {
         Shape::Lines(all) => {
             let marks = marks(figure, lengths);
@@ -101,6 +106,10 @@ fn drawn(figure: &Figure, of: &str, lengths: &[Mark]) -> Option<String> {
         }
         Shape::Pictures(all) => pictures(&caption, all, look(figure)),
     }
+}
+
+fn first_of(shown: usize, more: usize) -> String {
+    format!(", the first {shown} of {} heads", shown + more)
 }
 
 /// The lengths as numbers of the y axis; of a rotation, the new one too.
@@ -158,4 +167,59 @@ fn look(figure: &Figure) -> Look {
         _ => (["feature", "row"], false),
     };
     Look { axes, is_map }
+}
+
+#[cfg(test)]
+mod tests {
+    use posenc_encodings::kind::Kind;
+
+    use super::*;
+
+    fn figure(quantity: Quantity) -> Figure {
+        let line = |head: usize| Line {
+            name: format!("head {head}"),
+            points: vec![[0.0, 1.0], [1.0, 100.0]],
+        };
+        Figure {
+            kind: Kind::Rope,
+            stack: None,
+            layers: vec![0, 1],
+            quantity,
+            shape: Shape::Lines(vec![line(0), line(1)]),
+            left_out: 0,
+            new_length: None,
+        }
+    }
+
+    #[test]
+    fn the_new_length_is_marked_once_and_frequencies_have_lengths_as_frequencies() {
+        let of = |quantity, lengths: &[Mark]| {
+            let figure = Figure {
+                new_length: Some(64),
+                ..figure(quantity)
+            };
+            drawn(&figure, "", lengths).unwrap()
+        };
+        let known = [new_length(64.0)];
+        for lengths in [&known[..], &[]] {
+            let waves = of(Quantity::Wavelength, lengths);
+            assert_eq!(waves.matches("new length 64").count(), 1, "{waves}");
+        }
+        let frequencies = of(Quantity::Frequency, &[]);
+        assert!(frequencies.contains("2π / new length 64"), "{frequencies}");
+        assert!(!of(Quantity::Similarity, &known).contains("new length"));
+    }
+
+    #[test]
+    fn heads_that_are_not_drawn_are_counted() {
+        let caption = |left_out| {
+            let figure = Figure {
+                left_out,
+                ..figure(Quantity::Bias)
+            };
+            drawn(&figure, "", &[]).unwrap()
+        };
+        assert!(caption(30).contains("layers 0-1, the first 2 of 32 heads</figcaption>"));
+        assert!(!caption(0).contains("first"));
+    }
 }

@@ -7,7 +7,8 @@ use posenc_onnx::Model;
 use posenc_onnx::report::{SiteCheck, Verify};
 use posenc_onnx::verify::Bisect;
 
-use super::cases::{Case, Cases, How, Output, open};
+use super::case::Case;
+use super::cases::{Cases, How, Output, open};
 use super::project::{FILE, Project, Settings, Wanted, is_same};
 use crate::exit::{Exit, Failure};
 use crate::places::Search;

@@ -7,12 +7,13 @@ use posenc_onnx::report::Verify;
 use posenc_onnx::verify::{Bisect, verify};
 use serde::Serialize;
 
+use super::case::Case;
 use super::html;
 use super::junit;
 use super::project::Settings;
 use super::runtimes::Runtimes;
-use super::text::{self, Detail};
-use crate::exit::{Exit, sentence};
+use super::text::{Detail, text as report_text};
+use crate::exit::Exit;
 use crate::files;
 use crate::model;
 use crate::page::{Made, Page};
@@ -42,75 +43,6 @@ struct Found {
     schema: u32,
     models: Vec<Case>,
     ok: bool,
-}
-
-/// A model, or a rewrite of one.
-#[derive(Debug, Serialize)]
-pub(super) struct Case {
-    path: String,
-    /// The model that it is rewritten from.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    original: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    report: Option<Verify>,
-    /// Why there is no report.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<String>,
-    #[serde(skip)]
-    exit: Exit,
-}
-
-impl Case {
-    pub(super) fn of(
-        path: &Path,
-        original: Option<&Path>,
-        verified: anyhow::Result<Verify>,
-    ) -> Self {
-        let words = |path: &Path| path.display().to_string();
-        let exit = match &verified {
-            Ok(report) if report.ok => Exit::Done,
-            Ok(_) => Exit::Difference,
-            Err(error) => Exit::of(error),
-        };
-        let (report, error) = match verified {
-            Ok(report) => (Some(report), None),
-            Err(error) => (None, Some(sentence(&error))),
-        };
-        Self {
-            path: words(path),
-            original: original.map(words),
-            report,
-            error,
-            exit,
-        }
-    }
-
-    /// The report, or why there is none.
-    pub(super) fn found(&self) -> Result<&Verify, &str> {
-        let error = self.error.as_deref().unwrap_or_default();
-        self.report.as_ref().ok_or(error)
-    }
-
-    /// The path, and that of the model that it is rewritten from.
-    pub(super) fn title(&self) -> String {
-        match &self.original {
-            None => self.path.clone(),
-            Some(original) => format!("{} from {original}", self.path),
-        }
-    }
-
-    fn text(&self, detail: Detail, terminal: &Terminal) -> String {
-        let found = match self.found() {
-            Ok(report) => text::text(report, detail, terminal.out),
-            Err(error) => format!("{}\n", terminal.out.bad(error)),
-        };
-        if found.is_empty() {
-            return found;
-        }
-        let from = self.original.as_ref();
-        let from = from.map_or_else(String::new, |original| format!(" from {original}"));
-        format!("{}{from}\n\n{found}\n", terminal.out.name(&self.path))
-    }
 }
 
 /// A model with all its tensors.
@@ -216,7 +148,7 @@ impl<'a> Cases<'a> {
             return Ok(exit);
         }
         let detail = Detail::of(terminal);
-        let texts = found.models.iter().map(|case| case.text(detail, terminal));
+        let texts = found.models.iter().map(|case| text(case, detail, terminal));
         let mut text: String = texts.collect();
         if detail != Detail::Failures || !ok {
             text += &match ok {
@@ -228,4 +160,18 @@ impl<'a> Cases<'a> {
         terminal.print_report(&text)?;
         Ok(exit)
     }
+}
+
+/// What is printed of one.
+fn text(case: &Case, detail: Detail, terminal: &Terminal) -> String {
+    let found = match case.found() {
+        Ok(report) => report_text(report, detail, terminal.out),
+        Err(error) => format!("{}\n", terminal.out.bad(error)),
+    };
+    if found.is_empty() {
+        return found;
+    }
+    let from = case.original.as_ref();
+    let from = from.map_or_else(String::new, |original| format!(" from {original}"));
+    format!("{}{from}\n\n{found}\n", terminal.out.name(&case.path))
 }

@@ -7,7 +7,8 @@ use glob::Pattern;
 use posenc_onnx::Model;
 use posenc_onnx::report::{SiteCheck, Verify};
 
-use super::cases::{Case, Cases, How, Output, open};
+use super::case::Case;
+use super::cases::{Cases, How, Output, open};
 use crate::exit::{Exit, Failure};
 use crate::folder::{Chosen, Folder};
 use crate::model::named;

@@ -6,9 +6,10 @@ use std::path::Path;
 use posenc_onnx::Model;
 use posenc_onnx::report::{Line, Run, Verify};
 
-use super::cases::Case;
+use super::case::Case;
 use super::summary;
 use super::text::{self, RUNS_LEGEND, sites_legend, unchecked, verdict};
+use crate::columns::{Align, Cell, Columns};
 use crate::inspect::{Shown, found};
 use crate::page::{self, Chart, Made, Mark, Page, Scale};
 use crate::terminal::Palette;
@@ -84,9 +85,39 @@ pub(super) fn whole(cases: &[Case], verdict: (bool, &str), chapters: Page, made:
     let (is_ok, words) = verdict;
     page.paragraph(if is_ok { "ok" } else { "fail" }, words);
     page.heading("Models");
-    page.contents(&summary::cases(cases));
+    page.contents(&rows(cases));
     page.append(chapters);
     page.finish()
+}
+
+/// A row for each model.
+fn rows(cases: &[Case]) -> Columns {
+    let mut columns = Columns::new(&[
+        ("model", Align::Left),
+        ("checks", Align::Right),
+        ("runs", Align::Right),
+        ("result", Align::Left),
+        ("", Align::Left),
+    ]);
+    for case in cases {
+        let (counts, result, is_ok) = match case.found() {
+            Ok(report) => {
+                let counts = [report.sites.len(), report.runs.len()];
+                let counts = counts.map(|count| count.to_string());
+                (counts, verdict(report, Palette::Plain), report.ok)
+            }
+            Err(error) => (Default::default(), error.to_owned(), false),
+        };
+        let [checks, runs] = counts.map(Cell::from);
+        columns.row([
+            case.title().into(),
+            checks,
+            runs,
+            result.into(),
+            Cell::verdict(is_ok),
+        ]);
+    }
+    columns
 }
 
 fn checks(page: &mut Page, report: &Verify, models: &[Shown<'_>]) {

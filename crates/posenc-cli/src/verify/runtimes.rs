@@ -54,8 +54,9 @@ impl Runtimes {
 
     /// The runtimes with their versions.
     pub(super) fn versions(&self) -> Vec<String> {
-        let version = |b: &Box<dyn Backend>| format!("{} {}", b.name(), b.version());
-        self.backends.iter().map(version).collect()
+        let all = self.backends.iter();
+        all.map(|b| format!("{} {}", b.name(), b.version()))
+            .collect()
     }
 
     /// Says which of the usual runtimes models are not compared in.

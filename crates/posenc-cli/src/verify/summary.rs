@@ -2,11 +2,8 @@
 
 use posenc_onnx::report::{Run, SiteCheck};
 
-use super::cases::Case;
-use super::text::verdict;
 use crate::columns::{Align, Cell, Columns, or_dash};
 use crate::number::{counted, fixed, rough};
-use crate::terminal::Palette;
 
 const LEFT: Align = Align::Left;
 const RIGHT: Align = Align::Right;
@@ -73,36 +70,6 @@ pub(super) fn outcome(ok: bool, run: &Run) -> Cell {
         (false, None) if ok => "not compared".to_owned().into(),
         _ => Cell::verdict(ok),
     }
-}
-
-/// A row for each model.
-pub(super) fn cases(cases: &[Case]) -> Columns {
-    let mut columns = Columns::new(&[
-        ("model", LEFT),
-        ("checks", RIGHT),
-        ("runs", RIGHT),
-        ("result", LEFT),
-        ("", LEFT),
-    ]);
-    for case in cases {
-        let (counts, result, is_ok) = match case.found() {
-            Ok(report) => {
-                let counts = [report.sites.len(), report.runs.len()];
-                let counts = counts.map(|count| count.to_string());
-                (counts, verdict(report, Palette::Plain), report.ok)
-            }
-            Err(error) => (Default::default(), error.to_owned(), false),
-        };
-        let [checks, runs] = counts.map(Cell::from);
-        columns.row([
-            case.title().into(),
-            checks,
-            runs,
-            result.into(),
-            Cell::verdict(is_ok),
-        ]);
-    }
-    columns
 }
 
 /// A row for each quantity.

@@ -121,38 +121,6 @@ fn one_page_has_a_summary_and_a_chapter_for_each_model() {
 }
 
 #[test]
-fn a_page_says_when_it_was_made_as_reproducible_builds_ask_for() {
-    let folder = project(TWO);
-    let at = |seconds: &str| {
-        let words = ["inspect", "m.onnx", "--report", "m.html"];
-        let run = binary()
-            .current_dir(folder.path())
-            .env("SOURCE_DATE_EPOCH", seconds)
-            .args(words)
-            .output();
-        let page = || std::fs::read_to_string(folder.place("m.html")).unwrap();
-        (ran(run.unwrap()), page)
-    };
-    let (first, page) = at("951782400");
-    assert_eq!(first.code, 0, "{}", first.err);
-    let text = page();
-    let version = env!("CARGO_PKG_VERSION");
-    assert!(
-        text.contains(&format!("posenc-onnx {version} · 2000-02-29 00:00 UTC")),
-        "{text}"
-    );
-    assert!(
-        text.contains("opset 20") && text.contains("attention sites"),
-        "{text}"
-    );
-    let (again, page) = at("951782400");
-    assert_eq!((again.code, page()), (0, text));
-    let (wrong, _) = at("yesterday");
-    wrong.failed(2, "no time");
-    assert!(wrong.err.contains("SOURCE_DATE_EPOCH is yesterday"), "{}", wrong.err);
-}
-
-#[test]
 fn a_rewrite_can_have_settings_of_its_own() {
     let own = "[model.rewrite.verify]\nlengths = [4]\natol = 0.5\n";
     let folder = project(&format!("{TWO}\n{own}"));

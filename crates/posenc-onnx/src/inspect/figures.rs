@@ -14,6 +14,7 @@ use posenc_ir::eval::Budget;
 use crate::detect::finding::{Encoding, Finding};
 use crate::detect::{Found, Options, detect, run_at};
 use crate::graph::ports::Lengths;
+use crate::record::record;
 use crate::report::{Figure, Quantity, Shape};
 use crate::spelling;
 
@@ -28,7 +29,15 @@ pub(crate) fn figures(model: &Model, options: &Options) -> Vec<Figure> {
     let (read, _) = spelling::as_read(model, &options.roles);
     let read = read.as_ref().unwrap_or(model);
     let found = detect(read, options);
-    let mut all = rotations::figures(read, &found);
+    let new_length = record(read).and_then(|record| record.max_length);
+    let rotations = rotations::shapes(read, &found, new_length);
+    let rotations = rotations.into_iter().flat_map(|(sites, shapes)| {
+        shapes.map(|(quantity, shape)| Figure {
+            new_length,
+            ..figure(&found, Kind::Rope, &sites, quantity, shape)
+        })
+    });
+    let mut all: Vec<Figure> = rotations.collect();
     all.extend(
         found
             .findings
@@ -40,11 +49,18 @@ pub(crate) fn figures(model: &Model, options: &Options) -> Vec<Figure> {
 
 /// What is drawn of a finding; nothing where it has no numbers.
 fn of(model: &Model, found: &Found, finding: &Finding) -> Vec<Figure> {
-    let shapes = match &finding.encoding {
-        Encoding::ScoreBias(_, bias) => numbers(model, found, finding)
-            .and_then(|numbers| biases::shape(found, finding, &**bias, &numbers))
-            .into_iter()
-            .collect(),
+    let kind = finding.encoding.kind();
+    let figure = |quantity, shape| figure(found, kind, &finding.sites, quantity, shape);
+    match &finding.encoding {
+        Encoding::ScoreBias(_, bias) => {
+            let numbers = numbers(model, found, finding);
+            let drawn = numbers.and_then(|n| biases::shape(found, finding, &**bias, &n));
+            let drawn = drawn.map(|(quantity, shape, left_out)| Figure {
+                left_out,
+                ..figure(quantity, shape)
+            });
+            drawn.into_iter().collect()
+        }
         Encoding::Learned(_)
         | Encoding::Sinusoidal(_)
         | Encoding::Shaw(_)
@@ -53,17 +69,14 @@ fn of(model: &Model, found: &Found, finding: &Finding) -> Vec<Figure> {
                 .table
                 .and_then(|table| found.trace.get(table).to_f64());
             let numbers = stored.or_else(|| numbers(model, found, finding));
-            numbers.map_or_else(Vec::new, |numbers| {
-                rows::shapes(&finding.encoding, &numbers)
-            })
+            let shapes = numbers.map(|numbers| rows::shapes(&finding.encoding, &numbers));
+            let shapes = shapes.into_iter().flatten();
+            shapes
+                .map(|(quantity, shape)| figure(quantity, shape))
+                .collect()
         }
         _ => vec![],
-    };
-    let kind = finding.encoding.kind();
-    let shapes = shapes.into_iter();
-    shapes
-        .map(|(quantity, shape)| figure(found, kind, &finding.sites, quantity, shape))
-        .collect()
+    }
 }
 
 fn figure(found: &Found, kind: Kind, sites: &[usize], quantity: Quantity, shape: Shape) -> Figure {
@@ -77,6 +90,7 @@ fn figure(found: &Found, kind: Kind, sites: &[usize], quantity: Quantity, shape:
         layers,
         quantity,
         shape,
+        left_out: 0,
         new_length: None,
     }
 }

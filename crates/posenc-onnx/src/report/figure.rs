@@ -28,6 +28,8 @@ pub struct Figure {
     pub quantity: Quantity,
     /// Its numbers.
     pub shape: Shape,
+    /// How many more heads there are than lines or pictures.
+    pub left_out: usize,
     /// The length that a rewrite made the model for, in tokens; `None` where no record names one.
     pub new_length: Option<usize>,
 }

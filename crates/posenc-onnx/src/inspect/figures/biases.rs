@@ -16,13 +16,14 @@ const HEADS: usize = 16;
 /// Numbers from here on hide keys, and are no bias.
 const HIDES: f64 = 1e4;
 
-/// The numbers `[.., queries, keys]` of a bias; `None` where they are none.
+/// What is drawn of the numbers `[.., queries, keys]` of a bias, and how many heads are not; `None` where they
+/// are none.
 pub(super) fn shape(
     found: &Found,
     finding: &Finding,
     bias: &dyn ScoreBias,
     numbers: &ArrayD<f64>,
-) -> Option<(Quantity, Shape)> {
+) -> Option<(Quantity, Shape, usize)> {
     let [.., queries, keys] = *numbers.shape() else {
         return None;
     };
@@ -39,6 +40,7 @@ pub(super) fn shape(
         _ => format!("head {head}"),
     };
     let shown = 0..heads.min(HEADS);
+    let left_out = heads - shown.len();
     let plane = |head: usize| flat.index_axis(Axis(0), head);
     if bias.window().is_some() {
         let of = |head: usize| {
@@ -49,7 +51,7 @@ pub(super) fn shape(
             })
         };
         let all: Option<Vec<Picture>> = shown.map(of).collect();
-        return Some((Quantity::WindowBias, Shape::Pictures(all?)));
+        return Some((Quantity::WindowBias, Shape::Pictures(all?), left_out));
     }
     let is_causal = |site: &usize| {
         let site: &Site = &found.attention[*site];
@@ -76,7 +78,8 @@ pub(super) fn shape(
                 .collect(),
         }
     };
-    Some((Quantity::Bias, Shape::Lines(shown.map(line).collect())))
+    let lines = shown.map(line).collect();
+    Some((Quantity::Bias, Shape::Lines(lines), left_out))
 }
 
 /// The bias of each offset in a window.

@@ -2,16 +2,13 @@
 
 use std::f64::consts::TAU;
 
-use posenc_encodings::kind::Kind;
 use posenc_encodings::laws::Frequencies;
 use posenc_ir::Model;
 
-use super::figure;
 use crate::detect::Found;
 use crate::prove::expectations;
 use crate::prove::expected::Expected;
-use crate::record::record;
-use crate::report::{Figure, Line, Picture, Quantity, Shape};
+use crate::report::{Line, Picture, Quantity, Shape};
 
 /// Distances that a similarity is shown for: near ones tell most.
 const DISTANCES: usize = 512;
@@ -22,9 +19,11 @@ const NEAR: usize = 128;
 /// Points of a line.
 const POINTS: usize = 256;
 
-/// Wavelengths, frequencies, cosines and sines, and similarities.
-pub(super) fn figures(model: &Model, found: &Found) -> Vec<Figure> {
-    let new_length = record(model).and_then(|record| record.max_length);
+/// What is drawn of a law, with the sites that have it.
+type OfLaw = (Vec<usize>, [(Quantity, Shape); 4]);
+
+/// Wavelengths, frequencies, cosines and sines, and similarities of each law.
+pub(super) fn shapes(model: &Model, found: &Found, new_length: Option<usize>) -> Vec<OfLaw> {
     let expected = expectations(model, found).unwrap_or_default();
     let mut laws: Vec<(&Expected, Vec<usize>)> = vec![];
     for one in &expected {
@@ -37,7 +36,7 @@ pub(super) fn figures(model: &Model, found: &Found) -> Vec<Figure> {
             None => laws.push((one, vec![one.site])),
         }
     }
-    let figures = laws.iter().flat_map(|(expected, sites)| {
+    let shapes = laws.into_iter().map(|(expected, sites)| {
         let rotations = rotations(found, expected, new_length);
         let of_pairs = |number: fn(f64) -> f64| {
             let line = |rotation: &Rotation| rotation.by_pair(number);
@@ -55,12 +54,9 @@ pub(super) fn figures(model: &Model, found: &Found) -> Vec<Figure> {
                 Shape::Lines(rotations.iter().map(Rotation::similarity).collect()),
             ),
         ];
-        all.map(|(quantity, shape)| Figure {
-            new_length,
-            ..figure(found, Kind::Rope, sites, quantity, shape)
-        })
+        (sites, all)
     });
-    figures.collect()
+    shapes.collect()
 }
 
 /// What is computed at a length.
@@ -120,16 +116,16 @@ impl Rotation {
             inv_freq,
             attention_factor,
         } = &self.frequencies;
-        let waves: [(&str, fn(f64) -> f64); 2] = [("cos", f64::cos), ("sin", f64::sin)];
-        waves.map(|(name, wave)| Picture {
+        let wave = |name: &str, of: fn(f64) -> f64| Picture {
             name: match &self.name[..] {
                 "" => name.to_owned(),
                 at => format!("{name}, {at}"),
             },
             ..Picture::new([inv_freq.len(), NEAR.min(self.length)], |pair, distance| {
-                attention_factor * wave(inv_freq[pair] * distance as f64)
+                attention_factor * of(inv_freq[pair] * distance as f64)
             })
-        })
+        };
+        [wave("cos", f64::cos), wave("sin", f64::sin)]
     }
 
     fn similarity(&self) -> Line {
