@@ -60,7 +60,7 @@ impl Page {
 
     /// A part that links of the page lead to.
     pub(crate) fn chapter(&mut self, number: usize, text: &str, fill: impl FnOnce(&mut Self)) {
-        self.body += &format!("<section id=\"{}\">\n", chapter(number));
+        self.body += &format!("<section class=\"chapter\" id=\"{}\">\n", chapter(number));
         self.part(text, fill);
         self.body += "</section>\n";
     }
@@ -202,7 +202,7 @@ mod tests {
         for part in [
             "<a href=\"#model-1\">a&lt;.onnx</a>",
             "<a href=\"#model-2\">b.onnx</a>",
-            "<section id=\"model-1\">\n<h2>a&lt;.onnx</h2>\n<h3>Runs</h3>\n</section>\n<h2>After</h2>",
+            "<section class=\"chapter\" id=\"model-1\">\n<h2>a&lt;.onnx</h2>\n<h3>Runs</h3>\n</section>\n<h2>After</h2>",
         ] {
             assert!(page.contains(part), "{part}: {page}");
         }

@@ -98,7 +98,7 @@ fn one_page_has_a_summary_and_a_chapter_for_each_model() {
     for (at, title) in titles.iter().enumerate() {
         let at = at + 1;
         let link = format!("<a href=\"#model-{at}\">{title}</a>");
-        let chapter = format!("<section id=\"model-{at}\">\n<h2>{title}</h2>");
+        let chapter = format!("<section class=\"chapter\" id=\"model-{at}\">\n<h2>{title}</h2>");
         assert!(
             text.contains(&link) && text.contains(&chapter),
             "{title}: {text}"
