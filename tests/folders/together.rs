@@ -161,6 +161,21 @@ fn verify_compares_the_models_of_one_path() {
         ran.stderr
     );
     assert_eq!(found["models"].as_array().unwrap().len(), 2);
+    let page = site.output().with_file_name("page.html");
+    let words = page.display().to_string();
+    for (command, more) in [("verify", &flags[..5]), ("inspect", &flags[..0])] {
+        let ran = site.run(command, &[more, &["--report", &words]].concat());
+        assert_eq!(ran.code, 0, "{command}: {}", ran.stderr);
+        let text = fs::read_to_string(&page).unwrap();
+        let chapters: Vec<&str> = text.split("<section").skip(1).collect();
+        assert_eq!(chapters.len(), 2, "{command}");
+        for chapter in chapters {
+            assert!(
+                chapter.contains("rope: wavelengths"),
+                "{command}: {chapter}"
+            );
+        }
+    }
     // Another model in the place of one, and one that is missing.
     fs::remove_file(site.output().join("onnx/model_fp16.onnx")).unwrap();
     let ran = site.run("verify", &flags);

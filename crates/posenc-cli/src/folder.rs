@@ -6,6 +6,7 @@ mod configs;
 mod copies;
 mod counterparts;
 mod found;
+mod html;
 pub(crate) mod inspect;
 mod names;
 mod plan;

@@ -4,7 +4,7 @@ mod html;
 mod limits;
 pub(crate) mod text;
 
-pub(crate) use html::{found, marks};
+pub(crate) use html::{Shown, chapter, found, marks};
 pub(crate) use limits::limits;
 pub(crate) use text::{attention, encodings, facts, notes, refused};
 
@@ -19,6 +19,7 @@ use crate::exit::Exit;
 use crate::files;
 use crate::folder::Chosen;
 use crate::model;
+use crate::page::Made;
 use crate::progress::Progress;
 use crate::terminal::Terminal;
 use crate::value;
@@ -50,7 +51,7 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(crate) explain: bool,
 
-    /// Write a report with plots as a web page
+    /// Write a report with plots as a web page, of a folder one with a chapter for each model
     #[arg(long, value_name = "FILE.html")]
     pub(crate) report: Option<PathBuf>,
 
@@ -70,13 +71,17 @@ Examples:
 /// Prints what was found.
 pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
     args.chosen.check_single(&args.model)?;
-    if let Some(page) = &args.report {
-        files::check_report(page, &[&args.model])?;
-    }
+    let made = match &args.report {
+        Some(page) => {
+            files::check_report(page, &[&args.model])?;
+            Some((page, Made::now()?))
+        }
+        None => None,
+    };
     let progress = Progress::start(terminal, format!("reading {}", args.model.display()));
     let (model, report) = args.read(&args.model, &progress)?;
-    if let Some(page) = &args.report {
-        files::write_report(page, &html::html(&report, &model))?;
+    if let Some((page, made)) = &made {
+        files::write_report(page, &html::html(&report, &model, made))?;
         terminal.note(format_args!("wrote {}", page.display()));
     }
     drop(progress);

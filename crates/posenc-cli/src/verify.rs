@@ -1,6 +1,7 @@
 //! `verify`: runs models and compares the results.
 
 mod all;
+mod case;
 mod cases;
 mod folders;
 mod html;
@@ -17,7 +18,6 @@ use std::path::{Path, PathBuf};
 
 use clap::ArgAction;
 use posenc_onnx::Model;
-use posenc_onnx::report::Verify;
 use posenc_onnx::verify::{Bisect, verify};
 
 use crate::backend::Choice;
@@ -25,6 +25,7 @@ use crate::exit::{Exit, Failure};
 use crate::files;
 use crate::folder::Chosen;
 use crate::model;
+use crate::page::Made;
 use crate::places::Search;
 use crate::progress::Progress;
 use crate::terminal::Terminal;
@@ -60,7 +61,7 @@ pub(crate) struct Args {
     #[arg(
         long,
         action = ArgAction::SetTrue,
-        conflicts_with_all = ["model", "inputs", "report", "only", "except"]
+        conflicts_with_all = ["model", "inputs", "only", "except"]
     )]
     all: bool,
 
@@ -109,7 +110,7 @@ pub(crate) struct Args {
     #[arg(long, action = ArgAction::SetTrue, help_heading = "Bounds")]
     bisect: bool,
 
-    /// Write a report as a web page
+    /// Write a report with plots as a web page, of several models one with a chapter for each
     #[arg(long, value_name = "FILE.html", help_heading = "Output")]
     report: Option<PathBuf>,
 
@@ -130,7 +131,7 @@ Examples:
   posenc-onnx verify long.onnx --report long.html
   posenc-onnx verify folder folder-long
   posenc-onnx verify folder folder-long --except b.onnx
-  posenc-onnx verify --all --junit verify.xml
+  posenc-onnx verify --all --junit verify.xml --report verify.html
 
 `posenc-onnx runtime` lists providers.
 
@@ -161,11 +162,8 @@ Exit codes:
 /// Compares and prints the result.
 pub(crate) fn run(args: &Args, search: &Search, terminal: &Terminal) -> anyhow::Result<Exit> {
     if args.all {
-        let output = cases::Output {
-            json: args.json,
-            junit: args.junit.as_deref(),
-        };
-        return all::run((&args.settings(), args.bisect()), &output, search, terminal);
+        let how = (&args.settings(), args.bisect());
+        return all::run(how, args.output()?, search, terminal);
     }
     let path = args.model.as_deref().unwrap_or(Path::new(""));
     if path.is_dir() {
@@ -177,6 +175,7 @@ pub(crate) fn run(args: &Args, search: &Search, terminal: &Terminal) -> anyhow::
     for report in args.report.iter().chain(&args.junit) {
         files::check_report(report, &read)?;
     }
+    let cases::Output { report: made, .. } = args.output()?;
     let progress = Progress::start(terminal, format!("verifying {}", path.display()));
     let runtimes = Runtimes::open(&args.provider, search)?;
     let (model, warnings) = model::open_whole(path)?;
@@ -205,12 +204,13 @@ pub(crate) fn run(args: &Args, search: &Search, terminal: &Terminal) -> anyhow::
     if let (Some(path), Some((_, warnings))) = (&args.other, &other) {
         model::warn(terminal, path, warnings);
     }
-    if let Some(page) = &args.report {
-        let all = [
-            (args.model.as_ref(), Some(&model)),
-            (args.other.as_ref(), other.as_ref().map(|o| &o.0)),
-        ];
-        files::write_report(page, &self::page(&report, &all)?)?;
+    if let Some((page, made)) = &made {
+        let model = Model::checked(model)?;
+        let other = other.map(|(other, _)| Model::checked(other)).transpose()?;
+        let other = args.other.as_deref().zip(other.as_ref());
+        let models: Vec<(&Path, &Model)> = std::iter::once((path, &model)).chain(other).collect();
+        let text = html::html(&report, &models, &runtimes.versions(), made);
+        files::write_report(page, &text)?;
         terminal.note(format_args!("wrote {}", page.display()));
     }
     if let Some(file) = &args.junit {
@@ -229,38 +229,14 @@ pub(crate) fn run(args: &Args, search: &Search, terminal: &Terminal) -> anyhow::
     })
 }
 
-/// The report as a web page.
-fn page(
-    report: &Verify,
-    models: &[(Option<&PathBuf>, Option<&posenc_ir::Model>)],
-) -> anyhow::Result<String> {
-    let mut named = vec![];
-    for (path, model) in models {
-        if let (Some(path), Some(model)) = (path, model) {
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            named.push((name, Model::checked((*model).clone())?));
-        }
-    }
-    let named: Vec<(&str, &Model)> = named.iter().map(|(name, model)| (&**name, model)).collect();
-    Ok(html::html(report, &named))
-}
-
 impl Args {
     /// Verifies the models of a folder.
     fn folders(&self, folder: &Path, search: &Search, terminal: &Terminal) -> anyhow::Result<Exit> {
-        for (flag, is_given) in [
-            ("--inputs", self.inputs.is_some()),
-            ("--report", self.report.is_some()),
-        ] {
-            if is_given {
-                let why = format!("{flag} is for one model, and this is a folder; remove it");
-                return model::named(folder, Err(Failure::usage(why)));
-            }
+        if self.inputs.is_some() {
+            let why = "--inputs is for one model, and this is a folder; remove it";
+            return model::named(folder, Err(Failure::usage(why)));
         }
-        let output = cases::Output {
-            json: self.json,
-            junit: self.junit.as_deref(),
-        };
+        let output = self.output()?;
         let settings = self.settings();
         let how = cases::How {
             bisect: self.bisect(),
@@ -269,7 +245,17 @@ impl Args {
         };
         how.runtimes.note_missing(terminal);
         let folders = (folder, self.other.as_deref(), &self.chosen);
-        folders::run(folders, &how, &output, terminal)
+        folders::run(folders, &how, output, terminal)
+    }
+
+    /// What is written, and where.
+    fn output(&self) -> anyhow::Result<cases::Output<'_>> {
+        let made = self.report.as_ref().map(|_| Made::now()).transpose()?;
+        Ok(cases::Output {
+            json: self.json,
+            junit: self.junit.as_deref(),
+            report: self.report.as_deref().zip(made),
+        })
     }
 
     /// What the flags say of runs and bounds.

@@ -19,6 +19,8 @@ mod help;
 #[cfg(unix)]
 #[path = "cli/links.rs"]
 mod links;
+#[path = "cli/page.rs"]
+mod page;
 #[path = "cli/print.rs"]
 mod print;
 #[path = "cli/project.rs"]

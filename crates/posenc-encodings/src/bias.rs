@@ -69,6 +69,12 @@ pub trait ScoreBias: Encoding + Object {
         None
     }
 
+    /// Rows and columns from the cell of a query to that of a key, by their indices `[query, key]` in a run of
+    /// `[queries, keys]`; `None` where [`Self::window`] is `None`, and for class rows.
+    fn offset(&self, _of: [usize; 2], _at: [usize; 2]) -> Option<[i64; 2]> {
+        None
+    }
+
     /// The same bias for a grid of `[rows, columns]` tokens; `None` where [`Self::window`] is `None`.
     fn in_window(&self, _window: [usize; 2]) -> Option<Box<dyn ScoreBias>> {
         None

@@ -1,29 +1,34 @@
 //! `inspect` of a folder.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use posenc_onnx::report::{Inspect, SCHEMA};
 
 use super::Folder;
 use super::counterparts::Counterparts;
 use super::found::is_model;
+use super::html;
 use super::report::{Found, Problem};
 use super::text;
-use crate::exit::{Exit, Failure, sentence};
-use crate::inspect::Args;
+use crate::exit::{Exit, sentence};
+use crate::files;
 use crate::inspect::text::text as whole;
-use crate::model::named;
+use crate::inspect::{Args, chapter};
+use crate::page::{Made, Page};
 use crate::progress::Progress;
 use crate::terminal::{Terminal, Verbosity};
 
 /// Prints what was found in every model of a folder.
 pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
-    if args.report.is_some() {
-        let why = "a page shows one model, and this is a folder; remove --report";
-        return named(&args.model, Err(Failure::usage(why)));
-    }
     let folder = Folder::with_models(&args.model)?;
     let (chosen, _) = args.chosen.split(&folder)?;
+    let mut page = None;
+    if let Some(file) = &args.report {
+        let read: Vec<PathBuf> = folder.models.iter().map(|path| folder.file(path)).collect();
+        let read: Vec<&Path> = read.iter().map(PathBuf::as_path).collect();
+        files::check_report(file, &read)?;
+        page = Some((file, Made::now()?, Page::new("")));
+    }
     let progress = Progress::start(terminal, format!("reading {}", folder.path.display()));
     let mut models: Vec<(PathBuf, Inspect)> = vec![];
     let (mut errors, mut exit) = (vec![], Exit::Done);
@@ -35,6 +40,9 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
                 match folder.contradiction(&path, &model) {
                     Ok(found) => report.warnings.extend(found.map(|found| found.sentence)),
                     Err(why) => report.warnings.push(why),
+                }
+                if let Some((_, _, chapters)) = &mut page {
+                    chapter(chapters, models.len(), &report, &model);
                 }
                 models.push((path, report));
             }
@@ -64,6 +72,10 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> anyhow::Result<Exit> {
         disagreements: counterparts.disagreements,
         errors,
     };
+    if let Some((file, made, chapters)) = page {
+        files::write_report(file, &html::html(&found, chapters, &made))?;
+        terminal.note(format_args!("wrote {}", file.display()));
+    }
     if args.json {
         terminal.print_json(&found)?;
         return Ok(exit);

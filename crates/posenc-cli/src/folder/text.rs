@@ -231,14 +231,14 @@ fn inferred(report: &Report, palette: Palette) -> String {
 }
 
 /// The length at which a graph ends.
-fn limit(limits: &[Limit]) -> String {
+pub(super) fn limit(limits: &[Limit]) -> String {
     let of_graph = limits.iter().filter(|l| l.cause != LimitCause::Runtime);
     let shortest = of_graph.map(|limit| limit.length).min();
     shortest.map_or_else(String::new, |length| length.to_string())
 }
 
 /// A path without that of the folder.
-fn below(path: &str, folder: &str) -> String {
+pub(super) fn below(path: &str, folder: &str) -> String {
     let inner = std::path::Path::new(path).strip_prefix(folder);
     inner.map_or_else(|_| path.to_owned(), |path| path.display().to_string())
 }

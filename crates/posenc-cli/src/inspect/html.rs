@@ -4,51 +4,152 @@ use posenc_onnx::Model;
 use posenc_onnx::report::{Encoding, Inspect};
 
 use super::text;
-use crate::page::{self, Mark, Page};
+use crate::columns::{Align, Columns};
+use crate::number::grouped;
+use crate::page::{self, Made, Mark, Page};
 
 /// The page of an inspection.
-pub(super) fn html(report: &Inspect, model: &Model) -> String {
+pub(super) fn html(report: &Inspect, model: &Model, made: &Made) -> String {
     let mut page = Page::new(&report.model.path);
-    for warning in &report.warnings {
-        page.paragraph("", warning);
-    }
-    page.heading("Encodings");
-    encodings(&mut page, report);
-    page.figures(page::figures(&model.figures(), &marks([report])));
-    page.heading("Limits");
-    limits(&mut page, report);
-    page.heading("Attention");
-    page.table(&text::attention(&report.attention));
+    page.paragraph("soft", &made.words());
+    inspected(&mut page, report, model);
     page.finish()
 }
 
-/// Adds what one model, or each of two, encodes positions with.
-pub(crate) fn found(page: &mut Page, models: &[(&str, &Model)]) {
-    let reports: Vec<(&str, Inspect)> = models.iter().map(|(n, m)| (*n, m.inspect())).collect();
-    let of = |name: &str| match models.len() {
-        1 => String::new(),
-        _ => format!(" of {name}"),
-    };
-    let marks = marks(reports.iter().map(|(_, report)| report));
-    for (name, report) in &reports {
-        page.heading(&format!("Encodings{}", of(name)));
-        encodings(page, report);
+/// Adds a chapter about one of several models.
+pub(crate) fn chapter(page: &mut Page, number: usize, report: &Inspect, model: &Model) {
+    page.chapter(number, &report.model.path, |page| {
+        inspected(page, report, model)
+    });
+}
+
+/// Adds everything that was found in a model.
+fn inspected(page: &mut Page, report: &Inspect, model: &Model) {
+    // The title is its name.
+    models(page, [("", report)]);
+    for warning in &report.warnings {
+        page.paragraph("warning", warning);
     }
-    page.figures(match models {
-        [(a, first), (b, second)] => {
-            let [first, second] = [first.figures(), second.figures()];
-            page::pairs([(a, &first), (b, &second)], &marks)
+    page.heading("Encodings");
+    encodings(page, report);
+    notes(page, [report]);
+    page.figures(page::figures(&model.figures(), &marks([report])));
+    page.heading("Limits");
+    limits(page, report);
+    page.heading("Attention");
+    page.table(&text::attention(&report.attention));
+    match &report.attention[..] {
+        [] => page.paragraph("", "none found"),
+        sites => page.details("Every site", |page| page.table(&text::sites(sites))),
+    }
+    if let Some(refused) = report.refused.as_ref().filter(|all| !all.is_empty()) {
+        page.heading("Rejected candidates");
+        page.table(&text::refused(refused));
+    }
+}
+
+/// A model, and what was found in it.
+#[derive(Debug)]
+pub(crate) struct Shown<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) model: &'a Model,
+    pub(crate) report: Inspect,
+}
+
+impl<'a> Shown<'a> {
+    /// Inspects a model.
+    pub(crate) fn of(name: &'a str, model: &'a Model) -> Self {
+        let report = model.inspect();
+        Self {
+            name,
+            model,
+            report,
         }
-        all => {
-            let each = all
+    }
+}
+
+/// Adds what one model, or each of two, encodes positions with.
+pub(crate) fn found(page: &mut Page, models: &[Shown<'_>]) {
+    let reports = || models.iter().map(|shown| &shown.report);
+    page.heading("Models");
+    self::models(page, models.iter().map(|shown| (shown.name, &shown.report)));
+    page.part("Encodings", |page| {
+        each(page, models, encodings);
+        notes(page, reports());
+        let marks = marks(reports());
+        let figures: Vec<_> = models.iter().map(|shown| shown.model.figures()).collect();
+        page.figures(match (models, &figures[..]) {
+            ([a, b], [first, second]) => page::pairs([(a.name, first), (b.name, second)], &marks),
+            (_, all) => all
                 .iter()
-                .map(|(_, model)| page::figures(&model.figures(), &marks));
-            each.flatten().collect()
+                .flat_map(|figures| page::figures(figures, &marks))
+                .collect(),
+        });
+    });
+    page.part("Limits", |page| {
+        match reports().all(|r| r.limits.is_empty()) {
+            true => page.paragraph("", "none found"),
+            false => each(page, models, limits),
         }
     });
-    for (name, report) in &reports {
-        page.heading(&format!("Limits{}", of(name)));
-        limits(page, report);
+}
+
+/// Adds what files are, each with its name, or with none.
+fn models<'a>(page: &mut Page, all: impl IntoIterator<Item = (&'a str, &'a Inspect)> + Clone) {
+    page.table(&rows(all.clone()));
+    let hashes = all.into_iter().flat_map(|(name, report)| {
+        let hashes = text::hashes(&report.model);
+        hashes.map(move |hash| format!("{hash} {name}"))
+    });
+    page.paragraph("soft", &hashes.collect::<Vec<_>>().join("\n"));
+}
+
+/// A row for each model, with its name.
+fn rows<'a>(all: impl IntoIterator<Item = (&'a str, &'a Inspect)>) -> Columns {
+    let mut columns = Columns::new(&[
+        ("model", Align::Left),
+        ("nodes", Align::Right),
+        ("parameters", Align::Right),
+        ("attention sites", Align::Right),
+        ("operators", Align::Left),
+        ("IR", Align::Right),
+        ("producer", Align::Left),
+        ("data", Align::Left),
+    ]);
+    for (name, report) in all {
+        let model = &report.model;
+        columns.row([
+            name.to_owned(),
+            grouped(model.nodes as u64),
+            grouped(model.parameters),
+            report.attention.len().to_string(),
+            text::opsets(model).join(", "),
+            model.ir_version.to_string(),
+            model.producer.clone(),
+            if model.external_data { "external" } else { "" }.to_owned(),
+        ]);
+    }
+    columns
+}
+
+/// Adds what tables of encodings mean, once.
+fn notes<'a>(page: &mut Page, reports: impl IntoIterator<Item = &'a Inspect>) {
+    let mut all: Vec<String> = vec![];
+    for note in reports.into_iter().flat_map(text::notes) {
+        if !all.contains(&note) {
+            all.push(note);
+        }
+    }
+    page.paragraph("soft", &all.join("\n"));
+}
+
+/// Adds something of each model, under its name where there are two.
+fn each(page: &mut Page, models: &[Shown<'_>], add: fn(&mut Page, &Inspect)) {
+    for shown in models {
+        if models.len() > 1 {
+            page.heading(shown.name);
+        }
+        add(page, &shown.report);
     }
 }
 
@@ -88,11 +189,7 @@ pub(crate) fn marks<'a>(reports: impl IntoIterator<Item = &'a Inspect>) -> Vec<M
                 .filter_map(original)
                 .map(|y| mark("original length", y)),
         );
-        all.extend(
-            encodings()
-                .filter_map(reached)
-                .map(|y| mark("new length", y)),
-        );
+        all.extend(encodings().filter_map(reached).map(page::new_length));
         let limit = report.limits.iter().map(|limit| limit.length).min();
         all.extend(limit.map(|y| mark("limit", y as f64)));
     }

@@ -63,23 +63,23 @@ fn model(model: &ModelSummary, palette: Palette) -> String {
         palette.bold(one_line(&model.path)),
         facts(model).join(" · ")
     );
-    text += &format!(
-        "  {}\n",
-        palette.dim(format!("fingerprint {}", model.fingerprint))
-    );
-    if let Some(sha256) = &model.sha256 {
-        text += &format!("  {}\n", palette.dim(format!("sha256      {sha256}")));
+    for hash in hashes(model) {
+        text += &format!("  {}\n", palette.dim(hash));
     }
     text
 }
 
+/// What tells the file from others.
+pub(super) fn hashes(model: &ModelSummary) -> impl Iterator<Item = String> {
+    let fingerprint = format!("fingerprint {}", model.fingerprint);
+    let sha256 = model.sha256.as_ref();
+    let sha256 = sha256.map(|sha256| format!("sha256      {sha256}"));
+    std::iter::once(fingerprint).chain(sha256)
+}
+
 /// What the file is, in a few words each.
 pub(crate) fn facts(model: &ModelSummary) -> Vec<String> {
-    let opset = |(domain, version): (&String, &i64)| match domain.as_str() {
-        "" => format!("opset {version}"),
-        domain => format!("{domain} {version}"),
-    };
-    let mut facts: Vec<String> = model.opsets.iter().map(opset).collect();
+    let mut facts = opsets(model);
     facts.push(format!("IR {}", model.ir_version));
     if !model.producer.is_empty() {
         facts.push(one_line(&model.producer));
@@ -90,6 +90,15 @@ pub(crate) fn facts(model: &ModelSummary) -> Vec<String> {
         facts.push("external data".to_owned());
     }
     facts
+}
+
+/// The operator sets that a model imports.
+pub(super) fn opsets(model: &ModelSummary) -> Vec<String> {
+    let opset = |(domain, version): (&String, &i64)| match domain.as_str() {
+        "" => format!("opset {version}"),
+        domain => format!("{domain} {version}"),
+    };
+    model.opsets.iter().map(opset).collect()
 }
 
 /// What the table of encodings means, and what it lacks.
@@ -228,7 +237,6 @@ pub(crate) fn attention(sites: &[Attention]) -> Columns {
         ("cache", LEFT),
         ("form", LEFT),
     ]);
-    let number = |n: Option<usize>| n.map_or_else(|| DASH.to_owned(), |n| n.to_string());
     for (shape, sites) in &groups {
         let layers: Vec<usize> = sites.iter().filter_map(|s| s.layer).collect();
         let [heads, kv_heads, head_dim] = shape.heads;
@@ -246,6 +254,44 @@ pub(crate) fn attention(sites: &[Attention]) -> Columns {
         ]);
     }
     columns
+}
+
+/// A row for each attention site.
+pub(crate) fn sites(sites: &[Attention]) -> Columns {
+    let mut columns = Columns::new(&[
+        ("site", LEFT),
+        ("stack", LEFT),
+        ("layer", RIGHT),
+        ("kind", LEFT),
+        ("heads", RIGHT),
+        ("kv heads", RIGHT),
+        ("head dim", RIGHT),
+        ("mask", LEFT),
+        ("cache", LEFT),
+        ("form", LEFT),
+    ]);
+    for site in sites {
+        let shape = Shape::of(site);
+        let [heads, kv_heads, head_dim] = shape.heads.map(number);
+        columns.row([
+            site.name.clone(),
+            stack(shape.stack),
+            site.layer
+                .map_or_else(String::new, |layer| layer.to_string()),
+            shape.kind.to_string(),
+            heads,
+            kv_heads,
+            head_dim,
+            shape.mask,
+            if shape.past { "yes" } else { "" }.to_owned(),
+            shape.form.to_string(),
+        ]);
+    }
+    columns
+}
+
+fn number(number: Option<usize>) -> String {
+    number.map_or_else(|| DASH.to_owned(), |n| n.to_string())
 }
 
 /// The keys that are hidden from a query.

@@ -1,39 +1,25 @@
-//! Lines in a system of coordinates, as SVG whose colors are those of the page.
+//! Lines in a system of coordinates.
 
-use std::ops::Range;
-
-use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
+use plotters::coord::ranged1d::Ranged;
 use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
 use posenc_onnx::report::Line;
 
-use super::escape::escape;
-use crate::number::rough;
-use posenc_encodings::round::to_digits;
+use super::axis::{Axis, Scale};
+use super::frame::{COLORS, Frame, INK, Plot, UNIT, series, words};
 
-/// Colors of lines, in turn.
-pub(super) const COLORS: usize = 8;
+/// How charts look.
+const FRAME: Frame = Frame {
+    size: [460, 290],
+    left: 70,
+    has_grid: true,
+};
 
-/// Units of the drawing to a pixel: it has whole numbers.
-const UNIT: u32 = 8;
+/// Lines of fewer points have dots.
+const DOTS: usize = 20;
 
-/// The size of a chart.
-const SIZE: (u32, u32) = (560 * UNIT, 320 * UNIT);
-
-/// Colors that stand for variables of the style sheet: red is the group, blue the number in it.
-const INK: RGBColor = RGBColor(1, 0, 0);
-const GRID: RGBColor = RGBColor(1, 0, 1);
-
-fn series(line: usize) -> RGBColor {
-    RGBColor(2, 0, (line % COLORS) as u8)
-}
-
-/// How numbers are spread over an axis.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scale {
-    Linear,
-    /// By their logarithm; what is not positive is left out.
-    Log,
-}
+/// The share of the height that a name takes.
+const NAME: f64 = 0.08;
 
 /// Lines in one system of coordinates.
 #[derive(Clone, Debug)]
@@ -41,8 +27,8 @@ pub(crate) struct Chart<'a> {
     pub(crate) lines: &'a [Line],
     /// What the axes show.
     pub(crate) axes: [&'a str; 2],
-    /// How y is spread.
-    pub(crate) scale: Scale,
+    /// How x and y are spread.
+    pub(crate) scales: [Scale; 2],
     /// Numbers on the y axis that mean something.
     pub(crate) marks: &'a [Mark],
 }
@@ -55,148 +41,116 @@ pub(crate) struct Mark {
 }
 
 impl Chart<'_> {
+    /// Whether a line has a point that the axes have.
+    pub(super) fn shows(&self, line: &Line) -> bool {
+        line.points.iter().any(|point| self.has(*point))
+    }
+
+    fn has(&self, [x, y]: [f64; 2]) -> bool {
+        self.scales[0].has(x) && self.scales[1].has(y)
+    }
+
     /// The drawing; `None` where there is nothing to draw.
     pub(super) fn svg(&self, title: &str) -> Option<String> {
-        let is_drawn = |[x, y]: [f64; 2]| {
-            x.is_finite() && y.is_finite() && (self.scale == Scale::Linear || y > 0.0)
+        let points = |line: &Line| {
+            let shown = line.points.iter().filter(|point| self.has(**point));
+            shown.copied().collect::<Vec<[f64; 2]>>()
         };
-        let lines: Vec<Vec<(f64, f64)>> = self
-            .lines
-            .iter()
-            .map(|line| {
-                let points = line.points.iter().copied().filter(|p| is_drawn(*p));
-                points.map(|[x, y]| (x, y)).collect()
-            })
-            .collect();
+        let lines: Vec<Vec<[f64; 2]>> = self.lines.iter().map(points).collect();
         let all = || lines.iter().flatten();
-        let x = around(all().map(|p| p.0), Scale::Linear)?;
-        let marks = self.marks.iter().filter(|mark| is_drawn([0.0, mark.y]));
-        let marks: Vec<&Mark> = marks.collect();
-        let numbers = all().map(|p| p.1).chain(marks.iter().map(|mark| mark.y));
-        let y = around(numbers, self.scale)?;
-        let mut drawn = String::new();
-        let done = match self.scale {
-            Scale::Linear => self.draw(&mut drawn, &lines, &marks, x, y),
-            Scale::Log => self.draw(&mut drawn, &lines, &marks, x, y.log_scale()),
-        };
-        done.ok()?;
-        Some(themed(&drawn, title))
-    }
-
-    fn draw<Y>(
-        &self,
-        into: &mut String,
-        lines: &[Vec<(f64, f64)>],
-        marks: &[&Mark],
-        x: Range<f64>,
-        y: Y,
-    ) -> Result<(), Box<dyn std::error::Error>>
-    where
-        Y: AsRangedCoord<Value = f64>,
-        Y::CoordDescType: ValueFormatter<f64> + Ranged<ValueType = f64>,
-    {
-        let area = SVGBackend::with_string(into, SIZE).into_drawing_area();
-        let ends = (x.start, x.end);
-        // No more numbers than points: between two of them may be nothing.
-        let longest = lines.iter().map(Vec::len).max().unwrap_or(0);
-        let height = lines
-            .iter()
-            .flatten()
-            .fold(0.0_f64, |most, p| most.max(p.1.abs()));
-        let mut chart = ChartBuilder::on(&area)
-            .margin(8 * UNIT)
-            .x_label_area_size(40 * UNIT)
-            .y_label_area_size(64 * UNIT)
-            .build_cartesian_2d::<Range<f64>, Y>(x, y)?;
-        let words = ("sans-serif", 12 * UNIT).into_font().color(&INK);
-        chart
-            .configure_mesh()
-            .disable_x_mesh()
-            .bold_line_style(GRID.stroke_width(UNIT))
-            .light_line_style(TRANSPARENT)
-            .axis_style(GRID.stroke_width(UNIT))
-            .set_all_tick_mark_size(4 * UNIT)
-            .label_style(words.clone())
-            .x_labels(longest.clamp(2, 10))
-            .x_desc(self.axes[0])
-            .y_desc(self.axes[1])
-            .x_label_formatter(&|v| label(*v, ends.1 - ends.0))
-            .y_label_formatter(&|v| label(*v, height))
-            .draw()?;
-        for mark in marks {
-            let ends = [(ends.0, mark.y), (ends.1, mark.y)];
-            let line = DashedLineSeries::new(ends, 4 * UNIT, 4 * UNIT, INK.stroke_width(UNIT));
-            chart.draw_series(line)?;
-            let above = (4 * UNIT as i32, -14 * (UNIT as i32));
-            let name = Text::new(mark.name.clone(), above, words.clone());
-            chart.draw_series(std::iter::once(EmptyElement::at(ends[0]) + name))?;
-        }
-        for (i, points) in lines.iter().enumerate() {
-            let style = series(i).stroke_width(2 * UNIT);
-            chart.draw_series(LineSeries::new(points.iter().copied(), style))?;
-            // A single point makes no line.
-            if points.len() < 20 {
-                let dots = points
+        let marks = self.marks.iter().filter(|mark| self.scales[1].has(mark.y));
+        let mut marks: Vec<&Mark> = marks.collect();
+        marks.sort_by(|a, b| a.y.total_cmp(&b.y));
+        let x = Axis::around(self.axes[0], self.scales[0], all().map(|p| p[0]))?;
+        let numbers = all().map(|p| p[1]).chain(marks.iter().map(|mark| mark.y));
+        let y = Axis::around(self.axes[1], self.scales[1], numbers)?;
+        FRAME.svg([&x, &y], title, |plot| {
+            for (i, points) in lines.iter().enumerate() {
+                // A line that others hide is wider, and shows at their edges.
+                let hiding = lines[i + 1..]
                     .iter()
-                    .map(|p| Circle::new(*p, 3 * UNIT, series(i).filled()));
-                chart.draw_series(dots)?;
+                    .filter(|other| covers(other, points, &y));
+                let width = 2 + 3 * hiding.count() as u32;
+                let points = points.iter().map(|[x, y]| (*x, *y));
+                line(plot, i, width, points.collect())?;
             }
-        }
-        area.present()?;
-        Ok(())
+            names(plot, &marks, [&x, &y], ends(&lines, &y))?;
+            Some(String::new())
+        })
     }
 }
 
-/// A number of an axis of this length. What should be 0 may be a rounding.
-fn label(number: f64, length: f64) -> String {
-    let number = if number.abs() < 1e-9 * length.abs() {
-        0.0
+/// The share of an axis that cannot be seen.
+const UNSEEN: f64 = 0.003;
+
+/// Whether a line is drawn where another one is.
+fn covers(one: &[[f64; 2]], other: &[[f64; 2]], y: &Axis) -> bool {
+    let is_near = |(a, b): (&[f64; 2], &[f64; 2])| {
+        a[0] == b[0] && (y.share(a[1]) - y.share(b[1])).abs() < UNSEEN
+    };
+    one.len() == other.len() && one.iter().zip(other).all(is_near)
+}
+
+/// Draws a line; colors that come again are dashed.
+fn line(plot: &mut Plot<'_>, i: usize, width: u32, points: Vec<(f64, f64)>) -> Option<()> {
+    let style = series(i).stroke_width(width * UNIT);
+    // A single point makes no line.
+    if points.len() < DOTS {
+        let size = (width + 1) * UNIT;
+        let dots = points
+            .iter()
+            .map(|p| Circle::new(*p, size, series(i).filled()));
+        plot.draw_series(dots).ok()?;
+    }
+    if i < COLORS {
+        plot.draw_series(LineSeries::new(points, style)).ok()?;
     } else {
-        number
-    };
-    match number.abs() {
-        0.0 => "0".to_owned(),
-        size if (1e-3..1e6).contains(&size) => to_digits(number, 4).to_string(),
-        _ => rough(number),
+        let dashes = DashedLineSeries::new(points, 6 * UNIT, 4 * UNIT, style);
+        plot.draw_series(dashes).ok()?;
     }
+    Some(())
 }
 
-/// A range with some space around its numbers; `None` without any.
-fn around(numbers: impl Iterator<Item = f64>, scale: Scale) -> Option<Range<f64>> {
-    let ends = numbers.fold(None, |ends: Option<(f64, f64)>, v| {
-        let (low, high) = ends.unwrap_or((v, v));
-        Some((low.min(v), high.max(v)))
-    });
-    let (low, high) = ends?;
-    Some(match scale {
-        Scale::Log => low / 2.0..high * 2.0,
-        Scale::Linear if low == high => low - 1.0..high + 1.0,
-        Scale::Linear => {
-            let space = 0.04 * (high - low);
-            low - space..high + space
-        }
-    })
+/// Where the first line begins and ends, as shares of the y axis.
+fn ends(lines: &[Vec<[f64; 2]>], y: &Axis) -> [f64; 2] {
+    let first = lines
+        .iter()
+        .find_map(|line| Some([line.first()?, line.last()?]));
+    first.map_or([0.0, 0.0], |ends| ends.map(|point| y.share(point[1])))
 }
 
-/// The drawing with the colors of the page, and a name for those who do not see it.
-fn themed(svg: &str, title: &str) -> String {
-    let mut svg = svg.to_owned();
-    let mut replace = |color: RGBColor, name: &str| {
-        let RGBColor(r, g, b) = color;
-        let written = format!("\"#{r:02X}{g:02X}{b:02X}\"");
-        svg = svg.replace(&written, &format!("\"var(--{name})\""));
-    };
-    replace(INK, "ink");
-    replace(GRID, "grid");
-    for line in 0..COLORS {
-        replace(series(line), &format!("s{line}"));
+/// Draws numbers of the y axis with their names, each where the lines, which end there, are farther away, or next
+/// to one that is near.
+fn names(plot: &mut Plot<'_>, marks: &[&Mark], [x, y]: [&Axis; 2], ends: [f64; 2]) -> Option<()> {
+    let (left, right) = (x.range().start, x.range().end);
+    let mut last: Option<(f64, usize)> = None;
+    for mark in marks {
+        let share = y.share(mark.y);
+        let line = DashedLineSeries::new(
+            [(left, mark.y), (right, mark.y)],
+            4 * UNIT,
+            4 * UNIT,
+            INK.stroke_width(UNIT),
+        );
+        plot.draw_series(line).ok()?;
+        let beside = match last {
+            Some((below, beside)) if share - below < NAME => beside + 1,
+            _ => 0,
+        };
+        last = Some((share, beside));
+        // Above the line, from the left, from the right, or in between.
+        let [of_left, of_right] = ends.map(|end| (end - share).abs());
+        let (end, side, gap) = match (beside % 3, of_left >= of_right) {
+            (0, true) | (1, false) => (left, HPos::Left, 4),
+            (0 | 1, _) => (right, HPos::Right, -4),
+            _ => ((left + right) / 2.0, HPos::Center, 0),
+        };
+        let style = words().pos(Pos::new(side, VPos::Bottom));
+        let place = (gap * UNIT as i32, -2 * (UNIT as i32));
+        let name = EmptyElement::at((end, mark.y)) + Text::new(mark.name.clone(), place, style);
+        plot.draw_series(std::iter::once(name)).ok()?;
     }
-    let (width, height) = SIZE;
-    let whole = format!("<svg width=\"{width}\" height=\"{height}\" ");
-    let named = format!("<svg role=\"img\" aria-label=\"{}\" ", escape(title));
-    // Within a page it needs no namespace.
-    svg.replacen(&whole, &named, 1)
-        .replacen(" xmlns=\"http://www.w3.org/2000/svg\"", "", 1)
+    Some(())
 }
 
 #[cfg(test)]
@@ -210,11 +164,11 @@ mod tests {
         }
     }
 
-    fn chart<'a>(lines: &'a [Line], scale: Scale) -> Chart<'a> {
+    fn chart<'a>(lines: &'a [Line], y: Scale) -> Chart<'a> {
         Chart {
             lines,
             axes: ["x", "y"],
-            scale,
+            scales: [Scale::Linear, y],
             marks: &[],
         }
     }
@@ -230,10 +184,62 @@ mod tests {
         for color in ["var(--ink)", "var(--grid)", "var(--s0)", "var(--s1)"] {
             assert!(svg.contains(color), "{color}: {svg}");
         }
-        assert!(
-            !svg.contains("\"#01") && !svg.contains("\"#02") && !svg.contains("NaN"),
-            "{svg}"
-        );
+        for no in ["\"#01", "\"#02", "NaN", "http"] {
+            assert!(!svg.contains(no), "{no}: {svg}");
+        }
+    }
+
+    #[test]
+    fn a_ninth_line_is_dashed() {
+        let lines = vec![line(&[[0.0, 0.0], [1.0, 1.0]]); 9];
+        let count = |lines: &[Line]| {
+            let svg = chart(lines, Scale::Linear).svg("").unwrap();
+            svg.matches("stroke=\"var(--s0)\"").count()
+        };
+        assert!(count(&lines) > 10 * count(&lines[..8]));
+    }
+
+    #[test]
+    fn a_line_under_an_equal_one_shows_at_its_edges() {
+        let [one, other] = [1.0, 2.0].map(|y| line(&[[0.0, 0.0], [1.0, y]]));
+        let widths = |lines: &[Line]| {
+            let svg = chart(lines, Scale::Linear).svg("").unwrap();
+            [2, 5].map(|width| {
+                svg.matches(&format!("stroke-width=\"{}\"", width * UNIT))
+                    .count()
+            })
+        };
+        assert_eq!(widths(&[one.clone(), other]), [2, 0]);
+        assert_eq!(widths(&[one.clone(), one]), [1, 1]);
+    }
+
+    #[test]
+    fn names_of_near_numbers_do_not_cover_each_other() {
+        let lines = [line(&[[0.0, 1.0], [1.0, 1000.0]])];
+        let mark = |y: f64| Mark {
+            name: format!("mark {y}"),
+            y,
+        };
+        let marks = [mark(65.0), mark(500.0), mark(64.0)];
+        let svg = Chart {
+            marks: &marks,
+            ..chart(&lines, Scale::Log)
+        }
+        .svg("")
+        .unwrap();
+        let anchor = |name: &str| {
+            let before = svg.split(name).next().unwrap();
+            let text = before.rsplit("<text").next().unwrap().to_owned();
+            text.split("text-anchor=\"")
+                .nth(1)
+                .unwrap()
+                .split('"')
+                .next()
+                .unwrap()
+                .to_owned()
+        };
+        let anchors = ["mark 64", "mark 65", "mark 500"].map(anchor);
+        assert_eq!(anchors, ["start", "end", "start"]);
     }
 
     #[test]

@@ -7,18 +7,19 @@ use posenc_onnx::Model;
 use posenc_onnx::report::{SiteCheck, Verify};
 use posenc_onnx::verify::Bisect;
 
-use super::cases::{Case, How, Output, finish, open};
+use super::case::Case;
+use super::cases::{Cases, How, Output, open};
 use super::project::{FILE, Project, Settings, Wanted, is_same};
 use crate::exit::{Exit, Failure};
 use crate::places::Search;
 use crate::progress::Progress;
 use crate::terminal::Terminal;
-use crate::{files, model, rewrite};
+use crate::{model, rewrite};
 
 /// Verifies every model and every rewrite of the project of this folder.
 pub(super) fn run(
     (flags, bisect): (&Settings, Bisect),
-    output: &Output<'_>,
+    output: Output<'_>,
     search: &Search,
     terminal: &Terminal,
 ) -> anyhow::Result<Exit> {
@@ -33,11 +34,9 @@ pub(super) fn run(
         return model::named(Path::new(FILE), Err(Failure::usage(why)));
     }
     read.push(Path::new(FILE));
-    if let Some(file) = output.junit {
-        files::check_report(file, &read)?;
-    }
+    output.check(&read)?;
     let progress = Progress::start(terminal, "verifying".to_owned());
-    let mut cases = vec![];
+    let mut cases = Cases::new(output);
     for entry in &project.models {
         let settings = entry.verify.as_ref().unwrap_or(&project.verify);
         let of_model = settings.clone();
@@ -50,17 +49,19 @@ pub(super) fn run(
             Ok(read) => read,
             Err(error) => {
                 let path = &entry.path;
-                cases.push(Case::of(path, None, Err(error)));
-                let why = || anyhow::anyhow!("{} was not read", path.display());
-                let lost = wanted
-                    .iter()
-                    .map(|w| Case::of(&w.output, Some(path), Err(why())));
-                cases.extend(lost);
+                cases.push(Case::of(path, None, Err(error)), &[], &how.runtimes);
+                for lost in &wanted {
+                    let why = anyhow::anyhow!("{} was not read", path.display());
+                    let case = Case::of(&lost.output, Some(path), Err(why));
+                    cases.push(case, &[], &how.runtimes);
+                }
                 continue;
             }
         };
         let alone = model::named(&entry.path, how.verify(&read, None));
-        cases.push(Case::of(&entry.path, None, alone));
+        let original = (&*entry.path, &read);
+        let case = Case::of(&entry.path, None, alone);
+        cases.push(case, &[original], &how.runtimes);
         for wanted in &wanted {
             progress.now(format!("verifying {}", wanted.output.display()));
             let own = wanted.verify.clone();
@@ -70,20 +71,28 @@ pub(super) fn run(
                 .transpose()?;
             let how = own.as_ref().unwrap_or(&how);
             let verified = model::named(&wanted.output, how.rewritten(wanted, &read));
-            cases.push(Case::of(&wanted.output, Some(&entry.path), verified));
+            let (made, verified) = match verified {
+                Ok((made, report)) => (Some(made), Ok(report)),
+                Err(error) => (None, Err(error)),
+            };
+            let made = made.iter().map(|made| (&*wanted.output, made));
+            let shown: Vec<_> = std::iter::once(original).chain(made).collect();
+            let case = Case::of(&wanted.output, Some(&entry.path), verified);
+            cases.push(case, &shown, &how.runtimes);
         }
     }
     drop(progress);
-    finish(cases, output, terminal)
+    cases.finish(terminal)
 }
 
 impl How {
     /// The file of a rewrite, which has to be what the rewrite makes; where there is none, what it makes.
-    fn rewritten(&self, wanted: &Wanted, original: &Model) -> anyhow::Result<Verify> {
+    fn rewritten(&self, wanted: &Wanted, original: &Model) -> anyhow::Result<(Model, Verify)> {
         let made = rewrite::in_memory(&wanted.args, original)?;
         if !wanted.output.exists() {
             let made = Model::checked(made.into_ir())?;
-            return self.verify(&made, Some(original));
+            let report = self.verify(&made, Some(original))?;
+            return Ok((made, report));
         }
         let file = open(&wanted.output)?;
         let differs = !Diff::between(made.as_ir(), file.as_ir())?.is_empty();
@@ -105,6 +114,6 @@ impl How {
                 wanted.output.display()
             ));
         }
-        Ok(report)
+        Ok((file, report))
     }
 }

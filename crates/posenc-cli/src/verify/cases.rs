@@ -7,12 +7,16 @@ use posenc_onnx::report::Verify;
 use posenc_onnx::verify::{Bisect, verify};
 use serde::Serialize;
 
+use super::case::Case;
+use super::html;
 use super::junit;
 use super::project::Settings;
 use super::runtimes::Runtimes;
-use super::text::{self, Detail};
-use crate::exit::{Exit, sentence};
+use super::text::{Detail, text as report_text};
+use crate::exit::Exit;
+use crate::files;
 use crate::model;
+use crate::page::{Made, Page};
 use crate::places::Search;
 use crate::terminal::Terminal;
 
@@ -20,6 +24,17 @@ use crate::terminal::Terminal;
 pub(super) struct Output<'a> {
     pub(super) json: bool,
     pub(super) junit: Option<&'a Path>,
+    /// The page, and what is said to have made it.
+    pub(super) report: Option<(&'a Path, Made)>,
+}
+
+impl Output<'_> {
+    /// Refuses to write in place of a file that is read.
+    pub(super) fn check(&self, read: &[&Path]) -> anyhow::Result<()> {
+        let report = self.report.as_ref().map(|(file, _)| *file);
+        let mut all = [self.junit, report].into_iter().flatten();
+        all.try_for_each(|file| files::check_report(file, read))
+    }
 }
 
 /// What was found of all.
@@ -28,62 +43,6 @@ struct Found {
     schema: u32,
     models: Vec<Case>,
     ok: bool,
-}
-
-/// A model, or a rewrite of one.
-#[derive(Debug, Serialize)]
-pub(super) struct Case {
-    path: String,
-    /// The model that it is rewritten from.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    original: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    report: Option<Verify>,
-    /// Why there is no report.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<String>,
-    #[serde(skip)]
-    exit: Exit,
-}
-
-impl Case {
-    pub(super) fn of(
-        path: &Path,
-        original: Option<&Path>,
-        verified: anyhow::Result<Verify>,
-    ) -> Self {
-        let words = |path: &Path| path.display().to_string();
-        let exit = match &verified {
-            Ok(report) if report.ok => Exit::Done,
-            Ok(_) => Exit::Difference,
-            Err(error) => Exit::of(error),
-        };
-        let (report, error) = match verified {
-            Ok(report) => (Some(report), None),
-            Err(error) => (None, Some(sentence(&error))),
-        };
-        Self {
-            path: words(path),
-            original: original.map(words),
-            report,
-            error,
-            exit,
-        }
-    }
-
-    fn text(&self, detail: Detail, terminal: &Terminal) -> String {
-        let found = match (&self.report, &self.error) {
-            (Some(report), _) => text::text(report, detail, terminal.out),
-            (None, Some(error)) => format!("{}\n", terminal.out.bad(error)),
-            (None, None) => String::new(),
-        };
-        if found.is_empty() {
-            return found;
-        }
-        let from = self.original.as_ref();
-        let from = from.map_or_else(String::new, |original| format!(" from {original}"));
-        format!("{}{from}\n\n{found}\n", terminal.out.name(&self.path))
-    }
 }
 
 /// A model with all its tensors.
@@ -126,49 +85,93 @@ impl How {
     }
 }
 
-/// Prints what was found of all, and says how the process ends.
-pub(super) fn finish(
-    cases: Vec<Case>,
-    output: &Output<'_>,
-    terminal: &Terminal,
-) -> anyhow::Result<Exit> {
-    let outcomes = cases.iter().map(|case| {
-        let error = case.error.as_deref().unwrap_or_default();
-        (case.path.as_str(), case.report.as_ref().ok_or(error))
-    });
-    if let Some(file) = output.junit {
-        junit::write(file, outcomes)?;
+/// Several models, of which a page may tell.
+pub(super) struct Cases<'a> {
+    output: Output<'a>,
+    all: Vec<Case>,
+    chapters: Page,
+}
+
+impl<'a> Cases<'a> {
+    pub(super) fn new(output: Output<'a>) -> Self {
+        Self {
+            output,
+            all: vec![],
+            chapters: Page::new(""),
+        }
     }
-    let errors = cases.iter().map(|case| case.exit);
-    let failed: Vec<Exit> = errors.filter(|exit| *exit != Exit::Done).collect();
-    // What could not be verified says more than what differs.
-    let worst = failed.iter().copied().max_by_key(|exit| *exit as u8);
-    let exit = worst.unwrap_or(Exit::Done);
-    let count = cases.len();
-    let found = Found {
-        schema: posenc_onnx::report::SCHEMA,
-        models: cases,
-        ok: failed.is_empty(),
-    };
-    if output.json {
-        terminal.print_json(&found)?;
-        return Ok(exit);
+
+    /// Adds one with the models that the page shows, which were run in these runtimes.
+    pub(super) fn push(&mut self, case: Case, models: &[(&Path, &Model)], runtimes: &Runtimes) {
+        if self.output.report.is_some() {
+            let number = self.all.len();
+            let runtimes = runtimes.versions();
+            html::chapter(&mut self.chapters, number, &case, models, &runtimes);
+        }
+        self.all.push(case);
     }
-    let detail = Detail::of(terminal);
-    let texts = found.models.iter().map(|case| case.text(detail, terminal));
-    let mut text: String = texts.collect();
-    if detail != Detail::Failures || !found.ok {
-        text += &match failed.len() {
-            0 if count == 1 => terminal.out.good("the model is as it should be"),
-            0 => terminal
-                .out
-                .good(format!("all {count} models are as they should be")),
-            bad => terminal
-                .out
-                .bad(format!("{bad} of {count} models are not as they should be")),
+
+    /// Writes and prints what was found of all, and says how the process ends.
+    pub(super) fn finish(self, terminal: &Terminal) -> anyhow::Result<Exit> {
+        let Self {
+            output,
+            all: cases,
+            chapters,
+        } = self;
+        if let Some(file) = output.junit {
+            let outcomes = cases.iter().map(|case| (case.path.as_str(), case.found()));
+            junit::write(file, outcomes)?;
+        }
+        let errors = cases.iter().map(|case| case.exit);
+        let failed: Vec<Exit> = errors.filter(|exit| *exit != Exit::Done).collect();
+        // What could not be verified says more than what differs.
+        let worst = failed.iter().copied().max_by_key(|exit| *exit as u8);
+        let exit = worst.unwrap_or(Exit::Done);
+        let verdict = match (failed.len(), cases.len()) {
+            (0, 1) => "the model is as it should be".to_owned(),
+            (0, count) => format!("all {count} models are as they should be"),
+            (bad, count) => format!("{bad} of {count} models are not as they should be"),
         };
-        text.push('\n');
+        let ok = failed.is_empty();
+        if let Some((file, made)) = &output.report {
+            let page = html::whole(&cases, (ok, &verdict), chapters, made);
+            files::write_report(file, &page)?;
+            terminal.note(format_args!("wrote {}", file.display()));
+        }
+        let found = Found {
+            schema: posenc_onnx::report::SCHEMA,
+            models: cases,
+            ok,
+        };
+        if output.json {
+            terminal.print_json(&found)?;
+            return Ok(exit);
+        }
+        let detail = Detail::of(terminal);
+        let texts = found.models.iter().map(|case| text(case, detail, terminal));
+        let mut text: String = texts.collect();
+        if detail != Detail::Failures || !ok {
+            text += &match ok {
+                true => terminal.out.good(verdict),
+                false => terminal.out.bad(verdict),
+            };
+            text.push('\n');
+        }
+        terminal.print_report(&text)?;
+        Ok(exit)
     }
-    terminal.print_report(&text)?;
-    Ok(exit)
+}
+
+/// What is printed of one.
+fn text(case: &Case, detail: Detail, terminal: &Terminal) -> String {
+    let found = match case.found() {
+        Ok(report) => report_text(report, detail, terminal.out),
+        Err(error) => format!("{}\n", terminal.out.bad(error)),
+    };
+    if found.is_empty() {
+        return found;
+    }
+    let from = case.original.as_ref();
+    let from = from.map_or_else(String::new, |original| format!(" from {original}"));
+    format!("{}{from}\n\n{found}\n", terminal.out.name(&case.path))
 }

@@ -7,9 +7,9 @@ use glob::Pattern;
 use posenc_onnx::Model;
 use posenc_onnx::report::{SiteCheck, Verify};
 
-use super::cases::{Case, How, Output, finish, open};
+use super::case::Case;
+use super::cases::{Cases, How, Output, open};
 use crate::exit::{Exit, Failure};
-use crate::files;
 use crate::folder::{Chosen, Folder};
 use crate::model::named;
 use crate::progress::Progress;
@@ -20,7 +20,7 @@ use crate::terminal::Terminal;
 pub(super) fn run(
     (folder, other, chosen): (&Path, Option<&Path>, &Chosen),
     how: &How,
-    output: &Output<'_>,
+    output: Output<'_>,
     terminal: &Terminal,
 ) -> anyhow::Result<Exit> {
     if let Some(other) = other.filter(|other| !other.is_dir()) {
@@ -37,36 +37,58 @@ pub(super) fn run(
     for folder in folders() {
         read.extend(folder.models.iter().map(|path| folder.file(path)));
     }
-    if let Some(file) = output.junit {
-        let read: Vec<&Path> = read.iter().map(|path| path.as_path()).collect();
-        files::check_report(file, &read)?;
-    }
+    let read: Vec<&Path> = read.iter().map(|path| path.as_path()).collect();
+    output.check(&read)?;
     let progress = Progress::start(terminal, format!("verifying {}", folder.display()));
-    let mut cases = vec![];
+    let mut cases = Cases::new(output);
     for path in &chosen {
         let file = first.file(path);
         progress.now(format!("verifying {}", file.display()));
         let Some(second) = &second else {
-            let verified = open(&file).and_then(|model| verify(how, (&first, path), &model, None));
-            cases.push(Case::of(&file, None, named(&file, verified)));
+            let opened = open(&file).map(|model| (None, model));
+            add(&mut cases, how, (&first, path), None, opened);
             continue;
         };
-        let own = second.file(path);
         let is_in = |folder: &Folder| folder.models.contains(path);
-        let (original, verified) = match (is_in(&first), is_in(second)) {
+        let (original, opened) = match (is_in(&first), is_in(second)) {
             (true, true) => {
-                let verified = open(&file).and_then(|original| {
-                    verify(how, (second, path), &open(&own)?, Some(&original))
-                });
-                (Some(&*file), verified)
+                let both =
+                    open(&file).and_then(|model| Ok((Some(model), open(&second.file(path))?)));
+                (Some(&*file), both)
             }
             (true, false) => (Some(&*file), Err(missing(path, [second, &first]))),
             (false, _) => (None, Err(missing(path, [&first, second]))),
         };
-        cases.push(Case::of(&own, original, named(&own, verified)));
+        add(&mut cases, how, (second, path), original, opened);
     }
     drop(progress);
-    finish(cases, output, terminal)
+    cases.finish(terminal)
+}
+
+/// Adds a model of a folder, verified alone or with the one that it is rewritten from.
+fn add(
+    cases: &mut Cases<'_>,
+    how: &How,
+    (folder, path): (&Folder, &Path),
+    original: Option<&Path>,
+    opened: anyhow::Result<(Option<Model>, Model)>,
+) {
+    let file = folder.file(path);
+    let verified = opened.and_then(|(before, model)| {
+        let report = verify(how, (folder, path), &model, before.as_ref())?;
+        Ok((before, model, report))
+    });
+    let (before, model, verified) = match named(&file, verified) {
+        Ok((before, model, report)) => (before, Some(model), Ok(report)),
+        Err(error) => (None, None, Err(error)),
+    };
+    let before = original.zip(before.as_ref());
+    let shown: Vec<(&Path, &Model)> = before
+        .into_iter()
+        .chain(model.iter().map(|model| (&*file, model)))
+        .collect();
+    let case = Case::of(&file, original, verified);
+    cases.push(case, &shown, &how.runtimes);
 }
 
 /// Verifies a model, and holds the configuration that governs it to its graph.

@@ -52,6 +52,13 @@ impl Runtimes {
         Ok(runtimes)
     }
 
+    /// The runtimes with their versions.
+    pub(super) fn versions(&self) -> Vec<String> {
+        let all = self.backends.iter();
+        all.map(|b| format!("{} {}", b.name(), b.version()))
+            .collect()
+    }
+
     /// Says which of the usual runtimes models are not compared in.
     pub(super) fn note_missing(&self, terminal: &Terminal) {
         for why in &self.missing {

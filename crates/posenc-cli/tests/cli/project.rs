@@ -80,6 +80,47 @@ fn every_model_and_rewrite_is_verified() {
 }
 
 #[test]
+fn one_page_has_a_summary_and_a_chapter_for_each_model() {
+    let folder = project(TWO);
+    let page = |more: &[&str], code: i32| {
+        let words = ["verify", "--all", "--report", "v.html"];
+        let all = within(&folder, &[&words[..], more].concat());
+        assert_eq!(all.code, code, "{}{}", all.out, all.err);
+        assert!(all.err.contains("wrote v.html"), "{}", all.err);
+        std::fs::read_to_string(folder.place("v.html")).unwrap()
+    };
+    let text = page(&[], 0);
+    assert!(
+        text.contains("all 3 models are as they should be"),
+        "{text}"
+    );
+    let titles = ["m.onnx", "yarn.onnx from m.onnx", "alibi.onnx from m.onnx"];
+    for (at, title) in titles.iter().enumerate() {
+        let at = at + 1;
+        let link = format!("<a href=\"#model-{at}\">{title}</a>");
+        let chapter = format!("<section class=\"chapter\" id=\"model-{at}\">\n<h2>{title}</h2>");
+        assert!(
+            text.contains(&link) && text.contains(&chapter),
+            "{title}: {text}"
+        );
+    }
+    // Models that are made in memory are drawn as files are.
+    let last = text.split("<section").nth(3).unwrap();
+    assert!(
+        last.contains("alibi: bias by distance of alibi.onnx"),
+        "{last}"
+    );
+
+    folder.file("posenc.toml", TWO.replace("m.onnx", "gone.onnx"));
+    let text = page(&[], 3);
+    assert!(
+        text.contains("3 of 3 models are not as they should be"),
+        "{text}"
+    );
+    assert!(text.contains("<p class=\"fail\">gone.onnx"), "{text}");
+}
+
+#[test]
 fn a_rewrite_can_have_settings_of_its_own() {
     let own = "[model.rewrite.verify]\nlengths = [4]\natol = 0.5\n";
     let folder = project(&format!("{TWO}\n{own}"));
@@ -230,6 +271,8 @@ fn no_report_replaces_what_is_read() {
         &["verify", "m.onnx", "--junit", "m.onnx"],
         &["verify", "--all", "--junit", "posenc.toml"],
         &["verify", "--all", "--junit", "m.onnx"],
+        &["verify", "--all", "--report", "posenc.toml"],
+        &["verify", "--all", "--report", "m.onnx"],
     ] {
         within(&folder, words).failed(2, words[0]);
         assert_eq!(std::fs::read(folder.place("m.onnx")).unwrap(), before);

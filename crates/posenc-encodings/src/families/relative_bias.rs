@@ -149,6 +149,19 @@ impl ScoreBias for RelativeBias {
         self.window
     }
 
+    fn offset(&self, [queries, keys]: [usize; 2], [query, key]: [usize; 2]) -> Option<[i64; 2]> {
+        let [rows, columns] = self.window?;
+        let grid = Grid {
+            prefix: keys.checked_sub(rows * columns)?,
+            columns,
+            step: if queries == keys { 1 } else { 2 },
+        };
+        match grid.offset(query, key) {
+            [0, dy, dx] => Some([dy, dx]),
+            _ => None,
+        }
+    }
+
     fn in_window(&self, window: [usize; 2]) -> Option<Box<dyn ScoreBias>> {
         self.window?;
         Some(Box::new(Self {

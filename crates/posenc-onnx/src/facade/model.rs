@@ -157,8 +157,9 @@ impl Model {
         inspect(&self.model, &self.options())
     }
 
-    /// What the encodings compute, as numbers to draw: wavelengths of rotations and the similarity of equal
-    /// vectors over their distance, biases over distance, tables as pictures.
+    /// What the encodings compute, as numbers to draw: wavelengths and frequencies of rotations, their cosines
+    /// and sines, and the similarity of equal vectors over their distance; biases over distance or over the
+    /// offset in a window; tables, and how similar their rows are, as pictures.
     pub fn figures(&self) -> Vec<Figure> {
         figures(&self.model, &self.options())
     }
