@@ -286,12 +286,7 @@ impl InputTerm for SinusoidalTerm {
     }
 
     fn frequency(&self, dim: usize, column: usize) -> Option<f64> {
-        let pair = match self.layout {
-            Layout::Half => column % (dim / 2).max(1),
-            Layout::Interleaved => column / 2,
-        };
-        let denominator = Denominator::Pairs.of(dim);
-        Some(self.base.powf(-(pair as f64) / denominator))
+        Some(self.code(dim).frequency(column))
     }
 
     fn emit(
@@ -341,6 +336,15 @@ impl InputTerm for SinusoidalTerm {
 }
 
 impl Sinusoidal {
+    /// Radians by which the angle of a column grows with each position.
+    pub fn frequency(&self, column: usize) -> f64 {
+        let pair = match self.layout {
+            Layout::Half => column % (self.dim / 2).max(1),
+            Layout::Interleaved => column / 2,
+        };
+        self.base.powf(-(pair as f64) / self.denominator.of(self.dim)) / self.factor
+    }
+
     /// What is added to tokens at these positions, `[position, dim]`, in f64.
     pub fn reference(&self, positions: &[f64]) -> Array2<f64> {
         let angles: Vec<f64> = positions

@@ -2,8 +2,7 @@
 //! record, learned numbers those of the model.
 //!
 //! What was inserted into scores is taken out of a copy, and both graphs are compared as a rewrite
-//! compares them. Tables of zeros get random numbers in both, so that they show where they act. A
-//! model without a record is compared with the formulas that detection reads.
+//! compares them. Tables of zeros get random numbers in both, so that they show where they act.
 
 mod bare;
 mod miss;
@@ -21,16 +20,17 @@ use super::recorded::Held;
 use super::swap::Proof;
 use crate::detect::branches::Branch;
 use crate::detect::context::Context;
-use crate::detect::finding::{Encoding, Finding};
+use crate::detect::finding::Finding;
 use crate::detect::{Found, detect};
-use crate::plan::swap::spec::{BiasSpec, EncodingSpec};
+use crate::plan::swap::spec::EncodingSpec;
 use crate::plan::swap::{Group, SwapPlan};
 use crate::record::read_unread;
 use crate::record::swap::{BranchRecord, GroupRecord, SwapRecord};
 use crate::report::SiteCheck;
-use bare::bare;
+pub(super) use bare::bare;
+pub(super) use miss::Miss;
 pub(crate) use miss::found_kinds;
-use miss::{Miss, difference, kinds};
+use miss::{difference, kinds};
 use numbers::Numbered;
 
 /// What comparing inserted encodings with their formulas found.
@@ -79,49 +79,15 @@ pub(crate) fn hold(
     all
 }
 
-/// Runs the biases of a model without a record that have no learned numbers.
-pub(crate) fn hold_found(
-    model: &Model,
-    branches: &[Branch],
-    backends: &[&dyn Backend],
-) -> Inserted {
-    let mut all = Inserted::default();
-    for branch in branches {
-        for finding in &branch.found.findings {
-            let Encoding::ScoreBias(kind, bias) = &finding.encoding else {
-                continue;
-            };
-            if !bias.tensors().is_empty() {
-                continue;
-            }
-            let new = EncodingSpec::ScoreBias(BiasSpec {
-                bias: bias.clone(),
-                tensors: vec![],
-            });
-            let sites = finding.sites.clone();
-            let group = Group {
-                sites: sites.clone(),
-                new,
-            };
-            let context = Context {
-                model,
-                found: &branch.found,
-            };
-            let plan = plan(*kind, sites, vec![group]);
-            match bare(&context, &plan, branch) {
-                Ok(bare) => all.run(*kind, &proof(bare, &context, plan), backends),
-                Err(Miss::Differs(_, why) | Miss::Unchecked(why)) => all.miss(*kind, &why),
-            }
-        }
-    }
-    all
-}
-
 impl Inserted {
-    fn miss(&mut self, kind: Kind, why: &str) {
-        let why = format!("{kind} against its formula, because {why}");
-        if !self.unchecked.contains(&why) {
-            self.unchecked.push(why);
+    pub(super) fn miss(&mut self, kind: Kind, why: &str) {
+        self.leave(format!("{kind} against its formula, because {why}"));
+    }
+
+    /// Names what is not compared, once.
+    pub(super) fn leave(&mut self, what: String) {
+        if !self.unchecked.contains(&what) {
+            self.unchecked.push(what);
         }
     }
 
@@ -248,7 +214,7 @@ impl Inserted {
     }
 
     /// Compares what every runtime computes with the formula.
-    fn run(&mut self, kind: Kind, proof: &Proof, backends: &[&dyn Backend]) {
+    pub(super) fn run(&mut self, kind: Kind, proof: &Proof, backends: &[&dyn Backend]) {
         let mut checks: Vec<SiteCheck> = vec![];
         let mut is_said = false;
         for backend in backends {
@@ -307,7 +273,7 @@ pub(crate) fn merge(all: &mut Vec<SiteCheck>, more: Vec<SiteCheck>) {
     }
 }
 
-fn plan(kind: Kind, sites: Vec<usize>, groups: Vec<Group>) -> SwapPlan {
+pub(super) fn plan(kind: Kind, sites: Vec<usize>, groups: Vec<Group>) -> SwapPlan {
     SwapPlan {
         kind,
         sites,
@@ -318,7 +284,7 @@ fn plan(kind: Kind, sites: Vec<usize>, groups: Vec<Group>) -> SwapPlan {
     }
 }
 
-fn proof(bare: (Model, Found), context: &Context<'_>, plan: SwapPlan) -> Proof {
+pub(super) fn proof(bare: (Model, Found), context: &Context<'_>, plan: SwapPlan) -> Proof {
     Proof {
         bare,
         swapped: (context.model.clone(), context.found.clone()),

@@ -3,6 +3,7 @@
 use posenc_runtime::Backend;
 
 use super::error::VerifyError;
+use super::found;
 use super::given::Given;
 use super::inserted::{self, Inserted};
 use super::options::VerifyOptions;
@@ -47,9 +48,6 @@ impl Records {
                 let lost = recorded::hold_lost(model);
                 let is_lost = !lost.checks.is_empty();
                 self.add(lost);
-                if swap.is_none() {
-                    self.insert(inserted::hold_found(model, &branches, backends), options)?;
-                }
                 is_lost
             }
         };
@@ -65,6 +63,8 @@ impl Records {
         if let Some(swap) = swap {
             self.insert(inserted::hold(model, &swap, &branches, backends), options)?;
         }
+        let found = found::hold(model, swap.as_ref(), &branches, backends);
+        self.insert(found, options)?;
         Ok(is_recorded)
     }
 
@@ -102,8 +102,8 @@ pub(super) fn held(
         recorded += usize::from(held.map_err(|error| error.of_model(given.name))?);
     }
     if recorded == 0 {
-        let why = "masks, values, weights, outputs and encodings with learned numbers, because the \
-                   model has no record of a rewrite";
+        let why =
+            "masks, values, weights and outputs, because the model has no record of a rewrite";
         all.unchecked.push(why.to_owned());
     } else if !is_pair {
         let why = match other {

@@ -5,7 +5,6 @@
 //! numbers. Tables that start as zeros are replaced by random ones for the proof, so that it shows
 //! where they are connected.
 
-mod compute;
 mod pairs;
 mod proof;
 mod rows;
@@ -22,8 +21,8 @@ use crate::prove::VerifyError;
 use crate::prove::bare::{self, Bare};
 use crate::prove::trial::trial_run;
 use crate::report::SiteCheck;
-pub(super) use compute::array;
-use compute::{BUDGET, Compute, Evaluator, Runtime};
+
+use crate::prove::compute::{BUDGET, Compute, Evaluator, Runtime};
 pub(crate) use proof::Proof;
 use scores::CachedFormula;
 use site::SwappedSite;

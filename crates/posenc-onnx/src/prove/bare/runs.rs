@@ -12,7 +12,7 @@ use crate::detect::Found;
 use crate::graph::operators::cache_slots;
 use crate::prove::VerifyError;
 use crate::prove::run::{load, run};
-use crate::prove::swap::array;
+use crate::prove::compute::array;
 
 /// How messages name the whole model.
 const MODEL: &str = "the whole model";

@@ -13,7 +13,7 @@ use crate::edit::remove::remove;
 use crate::plan::swap::SwapPlan;
 
 /// Takes the encodings of the sites of a plan out of a copy.
-pub(super) fn bare(
+pub(in crate::prove) fn bare(
     context: &Context<'_>,
     plan: &SwapPlan,
     branch: &Branch,

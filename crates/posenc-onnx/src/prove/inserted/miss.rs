@@ -6,7 +6,7 @@ use crate::detect::Found;
 
 /// Why nothing was run.
 #[derive(Debug)]
-pub(super) enum Miss {
+pub(in crate::prove) enum Miss {
     /// A site differs from the record: its name, and how.
     Differs(String, String),
     /// It cannot be compared, with the reason.

@@ -2,12 +2,12 @@
 
 use posenc_ir::{Model, ValueId};
 
-use super::compute::BUDGET;
 use crate::detect::Found;
 use crate::detect::finding::Finding;
 use crate::graph::ports::Lengths;
 use crate::plan::swap::spec::EncodingSpec;
 use crate::plan::swap::{Group, SwapPlan};
+use crate::prove::compute::BUDGET;
 use posenc_encodings::score_term::Vectors;
 
 /// Tokens of the longer of the two runs: enough for the last bucket of T5.

@@ -5,7 +5,6 @@ use posenc_ir::eval::gelu_erf;
 use posenc_ir::{DType, Tensor, ValueId};
 use posenc_runtime::feeds::Random;
 
-use super::compute::{Compute, TrialRun, array};
 use super::proof::Proof;
 use super::site::Traced;
 use crate::attention::Site;
@@ -14,6 +13,7 @@ use crate::plan::swap::Group;
 use crate::plan::swap::spec::{EncodingSpec, InputSpec};
 use crate::prove::VerifyError;
 use crate::prove::bound::{Against, Precision, ROUNDINGS, SINGLE, Worst};
+use crate::prove::compute::{Compute, TrialRun, array};
 use crate::prove::formula::Near;
 use crate::report::SiteCheck;
 use posenc_encodings::input_term::Source;

@@ -7,7 +7,6 @@ use ndarray::{Array3, Array4, ArrayD, Axis};
 use posenc_ir::{DType, Tensor, ValueId};
 use posenc_runtime::feeds::Random;
 
-use super::compute::{TrialRun, array};
 use super::pairs::Pairs;
 use super::site::{SwappedSite, Traced, unsupported};
 use crate::attention::plane::HIDDEN;
@@ -17,6 +16,7 @@ use crate::graph::lane::Lane;
 use crate::graph::product::Letters;
 use crate::plan::swap::Group;
 use crate::prove::VerifyError;
+use crate::prove::compute::{TrialRun, array};
 use crate::prove::formula::{Formula, Scales};
 use crate::report::SiteCheck;
 

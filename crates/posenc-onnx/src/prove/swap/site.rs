@@ -4,11 +4,11 @@ use posenc_ir::ValueId;
 use posenc_ir::eval::{Trace, Value};
 use rustc_hash::FxHashMap;
 
-use super::compute::Compute;
 use super::proof::Proof;
 use crate::attention::Site;
 use crate::plan::swap::Group;
 use crate::prove::VerifyError;
+use crate::prove::compute::Compute;
 
 /// A trial run and what was fed.
 pub(crate) type Traced = (Trace, FxHashMap<ValueId, Value>);

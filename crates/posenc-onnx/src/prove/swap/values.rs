@@ -5,7 +5,6 @@ use ndarray::{Array2, Array3, ArrayD, Ix2};
 use posenc_ir::{DType, Tensor, ValueId};
 use posenc_runtime::feeds::Random;
 
-use super::compute::{TrialRun, array};
 use super::site::{SwappedSite, unsupported};
 use crate::attention::Site;
 use crate::detect::context::Context;
@@ -13,6 +12,7 @@ use crate::edit::insert::WeightedValues;
 use crate::plan::swap::spec::EncodingSpec;
 use crate::prove::VerifyError;
 use crate::prove::bound::{ROUNDINGS, Worst};
+use crate::prove::compute::{TrialRun, array};
 use crate::prove::formula::{Near, row_of};
 use crate::report::SiteCheck;
 use posenc_encodings::score_term::Vectors;

@@ -99,6 +99,6 @@ impl Compute for Runtime<'_> {
 }
 
 /// The numbers of a tensor.
-pub(in crate::prove) fn array(tensor: &Tensor) -> Option<ArrayD<f64>> {
+pub(crate) fn array(tensor: &Tensor) -> Option<ArrayD<f64>> {
     ArrayD::from_shape_vec(IxDyn(tensor.dims()), tensor.to_f64s()?).ok()
 }

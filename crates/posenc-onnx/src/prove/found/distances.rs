@@ -1,0 +1,362 @@
+//! Learned numbers by distance, as the softmax sees them: with equal queries and equal keys, the scores of two pairs may
+//! only differ where the formula gives them different rows of the table.
+
+use std::cell::OnceCell;
+
+use ndarray::{Array4, ArrayD, IxDyn};
+use posenc_ir::{DType, Tensor, ValueId};
+use posenc_runtime::Backend;
+use rustc_hash::FxHashMap;
+
+use super::row::precision;
+use crate::attention::Site;
+use crate::attention::plane::HIDDEN;
+use crate::attention::scores::{by_head, fused_plane, given, is_gated, terms};
+use crate::detect::context::Context;
+use crate::detect::finding::{Encoding, Finding};
+use crate::graph::dataflow::Class;
+use crate::graph::ports::Lengths;
+use crate::graph::region::above;
+use crate::prove::bound::{ROUNDINGS, Worst};
+use crate::prove::compute::{BUDGET, Compute, Runtime, TrialRun};
+use crate::prove::trial::trial_run;
+use crate::report::SiteCheck;
+use posenc_encodings::bias::{At, ScoreBias};
+use posenc_encodings::families::disentangled::{self, Disentangled};
+use posenc_encodings::families::shaw::{Clip, Shaw};
+use posenc_encodings::kind::Kind;
+use posenc_ir::eval::{Trace, Value};
+
+/// Tokens of the run: more than detection runs, and enough for the last bucket of T5.
+const LONG: usize = 200;
+
+/// Encodings of learned numbers by distance.
+pub(super) struct Distances<'a> {
+    context: &'a Context<'a>,
+    findings: Vec<&'a Finding>,
+    run: OnceCell<(Trace, FxHashMap<ValueId, Value>)>,
+}
+
+impl<'a> Distances<'a> {
+    /// Those of these findings.
+    pub(super) fn of(context: &'a Context<'a>, findings: &[&'a Finding]) -> Self {
+        let is_own = |finding: &&&Finding| match &finding.encoding {
+            Encoding::ScoreBias(_, bias) => !bias.tensors().is_empty(),
+            Encoding::Shaw(_) | Encoding::TransformerXl(_) | Encoding::Disentangled(_) => true,
+            _ => false,
+        };
+        Self {
+            context,
+            findings: findings.iter().filter(is_own).copied().collect(),
+            run: OnceCell::new(),
+        }
+    }
+
+    /// The sites that have one, in order.
+    pub(super) fn sites(&self) -> Vec<usize> {
+        let all = self.findings.iter().flat_map(|f| &f.sites);
+        let mut all: Vec<usize> = all.copied().collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    /// What is compared at a site, in words.
+    pub(super) fn what(&self, site: usize) -> String {
+        format!("{} of {}", self.kinds(site), self.context.site(site).name)
+    }
+
+    fn kinds(&self, site: usize) -> String {
+        let own = self.at(site).map(|f| f.encoding.kind().to_string());
+        own.collect::<Vec<_>>().join(", ")
+    }
+
+    fn at(&self, site: usize) -> impl Iterator<Item = &'a Finding> {
+        let own = self.findings.iter().copied();
+        own.filter(move |f| f.sites.contains(&site))
+    }
+
+    /// Compares the scores of pairs at a site that a runtime computes.
+    ///
+    /// # Errors
+    /// Why they cannot be compared.
+    pub(super) fn check(&self, index: usize, backend: &dyn Backend) -> Result<SiteCheck, String> {
+        let site = self.context.site(index);
+        self.is_usual(site)?;
+        let all = self.context.found.findings.iter();
+        let scored = all.filter(|f| f.sites.contains(&index) && !f.encoding.is_absolute());
+        let rows: Vec<RowOf<'_>> = scored.map(RowOf::of).collect::<Result<_, _>>()?;
+        let (scores, epsilon) = match site.scores {
+            Some(scores) => self.in_operators(site, scores, backend)?,
+            None => self.in_one_operator(site, backend)?,
+        };
+        let worst = against(&scores, &rows, epsilon);
+        Ok(worst.check(&site.name, format!("scores ({})", self.kinds(index))))
+    }
+
+    /// Whether the distance of each pair is known, and nothing else makes scores differ.
+    fn is_usual(&self, site: &Site) -> Result<(), String> {
+        let found = self.context.found;
+        let index = &site.index;
+        if site.cross {
+            return Err("its keys are of another sequence".to_owned());
+        }
+        if site.buffer.is_some() || found.partial.contains(index) || found.latent.contains(index) {
+            return Err("the places of its queries among the keys are not known".to_owned());
+        }
+        let graph = self.context.graph();
+        let gated = |term| is_gated(graph, &found.classes, &found.trace, site, term);
+        if terms(graph, &found.classes, site).into_iter().any(gated) {
+            return Err("content is multiplied with it".to_owned());
+        }
+        Ok(())
+    }
+
+    fn run(&self) -> &(Trace, FxHashMap<ValueId, Value>) {
+        let (model, found) = (self.context.model, self.context.found);
+        self.run.get_or_init(|| {
+            let ends = found.limits.iter().map(|limit| limit.length);
+            let ends = ends.chain(self.findings.iter().filter_map(|f| f.max_length));
+            let heads = found.attention.iter().filter_map(|site| site.heads).max();
+            let all = (BUDGET.elements / heads.unwrap_or(1).max(1))
+                .isqrt()
+                .min(LONG);
+            let wanted = Lengths {
+                batch: 1,
+                sequence: ends
+                    .min()
+                    .unwrap_or(all)
+                    .min(all)
+                    .saturating_sub(found.lengths.past),
+                ..found.lengths
+            };
+            let is_long = found.ports.fit(wanted) == wanted
+                && wanted.sequence > found.lengths.sequence
+                && !found.ports.has_free_content();
+            let at = if is_long {
+                wanted
+            } else {
+                found.ports.alone(found.lengths)
+            };
+            trial_run(model, found, at, &BUDGET)
+        })
+    }
+
+    /// The scores of equal queries and equal keys, `[group, head, query, key]`, and the precision that they have as a
+    /// share of the largest.
+    fn in_operators(
+        &self,
+        site: &Site,
+        scores: ValueId,
+        backend: &dyn Backend,
+    ) -> Result<(Array4<f64>, f64), String> {
+        let (trace, seeds) = self.run();
+        let graph = self.context.graph();
+        let mut fed = vec![site.query.value, site.key.value];
+        let before = above(graph, vec![scores], |_| true);
+        for finding in self.at(site.index).filter(|f| meets_content(f)) {
+            let nodes = finding.entries.iter().map(|entry| graph.node(entry.node));
+            let inputs = nodes.flat_map(|node| node.inputs().iter().flatten().copied());
+            let content = inputs.filter(|v| self.context.is_content(*v) && before.contains(v));
+            fed.extend(content.collect::<Vec<_>>());
+        }
+        fed.sort_unstable();
+        fed.dedup();
+        let ones = fed.into_iter().map(|value| {
+            let known = trace.get(value);
+            let known = known.dims.as_deref().zip(known.dtype);
+            let tensor = known.and_then(|(dims, dtype)| ones(dtype, dims));
+            tensor.map(|tensor| (value, tensor))
+        });
+        let given: Option<Vec<(ValueId, Tensor)>> = ones.collect();
+        let given = given.ok_or("its queries and keys cannot be fed")?;
+        let run = TrialRun {
+            site: &site.name,
+            model: self.context.model,
+            trace,
+            seeds,
+        };
+        let data = Runtime(backend).compute(&run, &given, scores);
+        let data = data.map_err(|error| error.to_string())?;
+        let last = [data.ndim().saturating_sub(2), data.ndim().saturating_sub(1)];
+        let plane = by_head(data, site.plane.unwrap_or(last), site.heads);
+        let plane = plane.ok_or("the axes of the scores are not known")?;
+        let keys = site.keys(trace).unwrap_or(plane.dim().3);
+        let keys = plane.dim().3.min(keys);
+        let plane = plane.slice_move(ndarray::s![.., .., .., ..keys]);
+        let found = self.context.found;
+        let own = found.classes.of_value(scores).has(Class::CONTENT);
+        let met = if own { site.head_dim.unwrap_or(1) } else { 1 };
+        let computed = [Some(scores), site.product].into_iter().flatten();
+        let computed = computed.filter_map(|v| trace.get(v).dtype.and_then(DType::epsilon));
+        let stored = self.at(site.index).flat_map(|f| &f.entries);
+        let stored = stored.filter_map(|entry| graph.node(entry.node).input(entry.slot()));
+        let stored = stored.map(|v| precision(graph, &found.classes, trace, v));
+        let epsilon = computed.chain(stored).fold(0.0, f64::max);
+        Ok((plane, (met as f64).sqrt() * epsilon))
+    }
+
+    /// The bias that an operator is given.
+    fn in_one_operator(
+        &self,
+        site: &Site,
+        backend: &dyn Backend,
+    ) -> Result<(Array4<f64>, f64), String> {
+        let (trace, seeds) = self.run();
+        let graph = self.context.graph();
+        let value = given(graph, site).filter(|value| !self.context.is_content(*value));
+        let value = value.ok_or("its operator adds it to the scores by itself")?;
+        let run = TrialRun {
+            site: &site.name,
+            model: self.context.model,
+            trace,
+            seeds,
+        };
+        let data = match graph.constant(value) {
+            Some(_) => trace
+                .get(value)
+                .to_f64()
+                .ok_or("its numbers are not at hand")?,
+            None => {
+                let computed = Runtime(backend).compute(&run, &[], value);
+                computed.map_err(|error| error.to_string())?
+            }
+        };
+        let causal = site.mask.causal == Some(true);
+        let plane =
+            fused_plane(data, site.heads, causal).ok_or("the axes of its bias are not known")?;
+        let epsilon = precision(graph, &self.context.found.classes, trace, value);
+        Ok((plane.bias, epsilon))
+    }
+}
+
+/// Whether vectors meet queries or keys.
+fn meets_content(finding: &Finding) -> bool {
+    !matches!(finding.encoding, Encoding::ScoreBias(..))
+}
+
+/// A tensor of ones.
+fn ones(dtype: DType, dims: &[usize]) -> Option<Tensor> {
+    let count = dims.iter().try_fold(1usize, |n, d| n.checked_mul(*d))?;
+    let fits = count <= BUDGET.elements && dtype.epsilon().is_some();
+    fits.then(|| Tensor::from_f64(dtype, dims, &vec![1.0; count]))
+}
+
+/// How far visible pairs of one row are apart.
+fn against(scores: &Array4<f64>, rows: &[RowOf<'_>], epsilon: f64) -> Worst {
+    let (groups, heads, queries, keys) = scores.dim();
+    let past = keys as i64 - queries as i64;
+    let mut known: FxHashMap<(usize, Vec<i64>), f64> = FxHashMap::default();
+    let mut worst = Worst::default();
+    for (group, head, i) in
+        (0..groups).flat_map(|g| (0..heads).flat_map(move |h| (0..queries).map(move |i| (g, h, i))))
+    {
+        let row = scores.slice(ndarray::s![group, head, i, ..]);
+        let best = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        for (j, score) in row.iter().enumerate() {
+            if best - score >= HIDDEN {
+                continue;
+            }
+            let at = At {
+                query: i as i64 + past,
+                key: j as i64,
+                keys,
+            };
+            let class = rows.iter().flat_map(|of| of.row(head, at)).collect();
+            let first = known.entry((head, class)).or_insert(*score);
+            let bound = ROUNDINGS * epsilon * best.abs().max(first.abs()).max(score.abs());
+            worst.add(*score, *first, bound);
+        }
+    }
+    worst
+}
+
+/// The row of a table that a pair reads by the formula of a family.
+enum RowOf<'a> {
+    /// The place of each number in the table of a bias.
+    Bias(&'a dyn ScoreBias, ArrayD<f64>),
+    Clipped(Clip),
+    Disentangled(&'a Disentangled),
+    /// Each distance up to the clamp has its own.
+    Distance(Option<usize>),
+}
+
+impl<'a> RowOf<'a> {
+    fn of(finding: &'a Finding) -> Result<Self, String> {
+        Ok(match &finding.encoding {
+            Encoding::ScoreBias(_, bias) => {
+                let tensors = bias.tensors();
+                let [table] = &tensors[..] else {
+                    return Err("its numbers are in no single table".to_owned());
+                };
+                if bias.window().is_some() {
+                    return Err("it goes by rows and columns".to_owned());
+                }
+                let count: usize = table.iter().product();
+                let places = (0..count).map(|place| place as f64).collect();
+                let places = ArrayD::from_shape_vec(IxDyn(table), places);
+                let places = places.map_err(|error| error.to_string())?;
+                Self::Bias(&**bias, places)
+            }
+            Encoding::Shaw(shaw) => Self::Clipped(clip(shaw)?),
+            Encoding::Disentangled(terms) => Self::Disentangled(terms),
+            Encoding::TransformerXl(xl) => Self::Distance(xl.clamp),
+            other => {
+                let kind = other.kind();
+                return Err(match kind {
+                    Kind::Unknown => "another encoding of it was not read".to_owned(),
+                    kind => format!("{kind} is added besides"),
+                });
+            }
+        })
+    }
+
+    fn row(&self, head: usize, at: At) -> [i64; 2] {
+        let distance = at.distance();
+        match self {
+            Self::Bias(bias, places) => {
+                let place = bias.reference(std::slice::from_ref(places), head, at).value;
+                // What has no row may be another number at each distance.
+                if place.is_nan() {
+                    [-1, distance]
+                } else {
+                    [place as i64, 0]
+                }
+            }
+            Self::Clipped(clip) => [clip.row(distance), 0],
+            Self::Disentangled(terms) => rows_of(terms, distance),
+            Self::Distance(clamp) => {
+                let most = clamp
+                    .and_then(|n| i64::try_from(n).ok())
+                    .unwrap_or(i64::MAX);
+                [distance.clamp(-most, most), 0]
+            }
+        }
+    }
+}
+
+/// The clip of vectors by distance.
+fn clip(shaw: &Shaw) -> Result<Clip, String> {
+    if shaw.window.is_some() {
+        return Err("it goes by rows and columns".to_owned());
+    }
+    Ok(Clip {
+        center: 0,
+        step: 1,
+        behind: shaw.max_distance,
+        ahead: shaw.ahead.or(shaw.max_distance),
+    })
+}
+
+/// The rows that a query and a key meet in disentangled attention.
+fn rows_of(terms: &Disentangled, distance: i64) -> [i64; 2] {
+    let row = |distance: i64| match (terms.buckets, terms.max_distance) {
+        (Some(count), Some(far)) => disentangled::reference(distance, count, far),
+        (None, Some(far)) => {
+            let span = i64::try_from(far).unwrap_or(i64::MAX / 4);
+            distance.clamp(-span, span - 1)
+        }
+        _ => distance,
+    };
+    [row(-distance), row(distance)]
+}
