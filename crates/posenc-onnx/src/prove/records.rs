@@ -60,8 +60,8 @@ impl Records {
             }
             _ => Some(swap),
         });
-        if let Some(swap) = swap {
-            self.insert(inserted::hold(model, &swap, &branches, backends), options)?;
+        if let Some(swap) = &swap {
+            self.insert(inserted::hold(model, swap, &branches, backends), options)?;
         }
         let found = found::hold(model, swap.as_ref(), &branches, backends);
         self.insert(found, options)?;
