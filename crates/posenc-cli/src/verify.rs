@@ -37,12 +37,12 @@ use text::Detail;
 ///
 /// The rotation of every attention site, and whatever a rewrite inserted, is run on its own in every
 /// runtime and compared with the formula in f64. The metadata of a rewritten model names the formula;
-/// learned numbers are those of the model. For other models, the formula is the one that is detected:
-/// of rotations, and of biases without learned numbers. The whole model is run at several lengths and
-/// compared with OTHER or, without it, between runtimes. For a model with a cache, prefill is compared
-/// with decode. A rewritten model is held to the record of its rewrite. Where one of the two models was
-/// rewritten from the other, their outputs may differ, and every node and weight outside of the edits
-/// has to be equal. The last line says what was not checked.
+/// learned numbers are those of the model. Every other encoding is compared with the formula that is
+/// detected; of learned numbers, with the rows that it reads. The whole model is run at several lengths
+/// and compared with OTHER or, without it, between runtimes. For a model with a cache, prefill is
+/// compared with decode. A rewritten model is held to the record of its rewrite. Where one of the two
+/// models was rewritten from the other, their outputs may differ, and every node and weight outside of
+/// the edits has to be equal. The last line says what was not checked.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {

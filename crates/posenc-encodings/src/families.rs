@@ -7,7 +7,9 @@ mod tests;
 use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};
 
+use crate::describe::Description;
 use crate::family::{Entry, Family};
+use crate::params::Params;
 use crate::words::{UnknownWord, Word};
 
 /// Declares the file of each family and the words of [`Kind`], in the order of the documentation.
@@ -80,6 +82,17 @@ families! {
     transformer_xl: TransformerXl,
     disentangled: Disentangled,
     conv: Conv,
+}
+
+impl Kind {
+    /// The parameters of an encoding of this kind, in one line for people.
+    pub fn describe(self, params: &Params) -> String {
+        let mut description = Description::of(params);
+        if let Some(family) = self.family() {
+            (family.describe)(&mut description);
+        }
+        description.end()
+    }
 }
 
 impl Kind {

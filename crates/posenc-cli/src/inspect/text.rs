@@ -7,7 +7,6 @@ use super::limits::limits;
 use crate::columns::{Align, Columns, DASH};
 use crate::number::{counted, grouped, ranges, rough};
 use crate::terminal::{Palette, one_line};
-use crate::words::words;
 
 const LEFT: Align = Align::Left;
 const RIGHT: Align = Align::Right;
@@ -121,7 +120,7 @@ pub(crate) fn encodings(encodings: &[Encoding]) -> Columns {
         ("parameters", LEFT),
     ]);
     for e in encodings {
-        let mut about = vec![words(e.kind, &e.params)];
+        let mut about = vec![e.kind.describe(&e.params)];
         about.extend(e.evidence.iter().cloned());
         about.retain(|a| !a.is_empty());
         let mut about = about.into_iter();
@@ -144,7 +143,7 @@ pub(crate) fn encodings(encodings: &[Encoding]) -> Columns {
 
 /// An encoding in one line.
 pub(crate) fn encoding(e: &Encoding) -> String {
-    match words(e.kind, &e.params) {
+    match e.kind.describe(&e.params) {
         about if about.is_empty() => e.kind.to_string(),
         about => format!("{} ({about})", e.kind),
     }

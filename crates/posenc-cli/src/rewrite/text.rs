@@ -166,7 +166,7 @@ pub(crate) fn describe(value: &Value) -> String {
         _ => params,
     };
     let about = match name.parse() {
-        Ok(kind) => words::words(kind, &params),
+        Ok(kind) => kind.describe(&params),
         Err(_) => words::entries(&params, &[]).join(", "),
     };
     let about = [Some(about).filter(|about| !about.is_empty()), form];

@@ -1,12 +1,11 @@
+use posenc_encodings::kind::Kind;
 use serde_json::{Value, json};
-
-use super::*;
 
 fn of(kind: Kind, params: Value) -> String {
     let Value::Object(params) = params else {
         panic!("parameters are an object");
     };
-    words(kind, &params)
+    kind.describe(&params)
 }
 
 fn check(cases: impl IntoIterator<Item = (Kind, Value, &'static str)>) {

@@ -211,6 +211,24 @@ impl RelativeBias {
         usize::try_from(distance.clamp(-k, k) + k).ok()
     }
 
+    /// What the pairs have in common that have the same number in a window of as many tokens, after class tokens;
+    /// `None` without a window, and where there are fewer queries than keys.
+    pub fn offset(
+        &self,
+        query: usize,
+        key: usize,
+        [queries, keys]: [usize; 2],
+    ) -> Option<[i64; 3]> {
+        let [rows, columns] = self.window?;
+        let prefix = keys.checked_sub(rows * columns)?;
+        let grid = Grid {
+            prefix,
+            columns,
+            step: 1,
+        };
+        (queries == keys).then(|| grid.offset(query, key))
+    }
+
     /// Reads the clip off the rows of a table that distances pick: they follow the distance one by
     /// one up to the clip on both sides. Also returns whether there is a clip.
     ///

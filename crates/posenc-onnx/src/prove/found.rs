@@ -7,6 +7,7 @@
 mod added;
 mod distances;
 mod near;
+mod pair;
 mod row;
 #[cfg(test)]
 mod tests;
@@ -15,7 +16,7 @@ mod unread;
 use posenc_ir::Model;
 use posenc_runtime::Backend;
 
-use super::inserted::{Inserted, Miss, bare, merge, plan, proof};
+use super::inserted::{Inserted, bare, merge, plan, proof};
 use crate::detect::branches::Branch;
 use crate::detect::context::Context;
 use crate::detect::finding::{Encoding, Finding};
@@ -47,10 +48,13 @@ pub(super) fn hold(
             model,
             found: &branch.found,
         };
-        for finding in &findings {
-            all.finding((&context, branch), finding, backends);
+        let mut rest = vec![];
+        for finding in findings {
+            if !all.finding((&context, branch), finding, backends) {
+                rest.push(finding);
+            }
         }
-        all.distances(Distances::of(&context, &findings), backends);
+        all.distances(&Distances::new(&context, rest), backends);
         for what in unread::names(model, &branch.found) {
             all.leave(what);
         }
@@ -59,39 +63,42 @@ pub(super) fn hold(
 }
 
 impl Inserted {
-    /// Compares what is not compared by distance.
+    /// Compares what is added to the embeddings, and biases without learned numbers; false where only the scores of
+    /// equal tokens can show an encoding.
     fn finding(
         &mut self,
         (context, branch): (&Context<'_>, &Branch),
         finding: &Finding,
         backends: &[&dyn Backend],
-    ) {
+    ) -> bool {
         match &finding.encoding {
             Encoding::Learned(_) | Encoding::Sinusoidal(_) => {
                 self.added(context, finding, backends);
             }
             Encoding::ScoreBias(kind, bias) if bias.tensors().is_empty() => {
-                self.held
-                    .differences
-                    .extend(near::slopes(context, finding, &**bias));
-                self.bias((context, branch), finding, (*kind, bias), backends);
+                let near = near::slopes(context, finding, &**bias);
+                self.held.differences.extend(near);
+                return self.bias((context, branch), finding, (*kind, &**bias), backends);
             }
             Encoding::Conv(_) => self.miss(Kind::Conv, "its weights are learned"),
             Encoding::Axial(_) => self.miss(Kind::Rope, "it rotates by rows and columns"),
-            _ => {}
+            Encoding::Unknown => {}
+            _ => return false,
         }
+        true
     }
 
-    /// Compares a bias without learned numbers: it is taken out of a copy, and both graphs run.
+    /// Compares a bias without learned numbers: it is taken out of a copy, and both graphs run; false where it cannot
+    /// be taken out.
     fn bias(
         &mut self,
         (context, branch): (&Context<'_>, &Branch),
         finding: &Finding,
-        (kind, bias): (Kind, &Box<dyn ScoreBias>),
+        (kind, bias): (Kind, &dyn ScoreBias),
         backends: &[&dyn Backend],
-    ) {
+    ) -> bool {
         let new = EncodingSpec::ScoreBias(BiasSpec {
-            bias: bias.clone(),
+            bias: bias.boxed(),
             tensors: vec![],
         });
         let sites = finding.sites.clone();
@@ -100,10 +107,12 @@ impl Inserted {
             new,
         };
         let plan = plan(kind, sites, vec![group]);
-        match bare(context, &plan, branch) {
-            Ok(bare) => self.run(kind, &proof(bare, context, plan), backends),
-            Err(Miss::Differs(_, why) | Miss::Unchecked(why)) => self.miss(kind, &why),
+        let bare = bare(context, &plan, branch);
+        let is_bare = bare.is_ok();
+        if let Ok(bare) = bare {
+            self.run(kind, &proof(bare, context, plan), backends);
         }
+        is_bare
     }
 
     /// Compares the rows that are added to the embeddings.
@@ -116,8 +125,8 @@ impl Inserted {
         }
     }
 
-    /// Compares numbers that depend on the distance.
-    fn distances(&mut self, distances: Distances<'_>, backends: &[&dyn Backend]) {
+    /// Compares the scores of equal tokens.
+    fn distances(&mut self, distances: &Distances<'_>, backends: &[&dyn Backend]) {
         for site in distances.sites() {
             let ran = backends
                 .iter()

@@ -1,13 +1,15 @@
-//! Learned numbers by distance, as the softmax sees them: with equal queries and equal keys, the scores of two pairs may
-//! only differ where the formula gives them different rows of the table.
+//! Encodings as the softmax sees them: with equal queries and equal keys, the scores of two pairs may only differ by the
+//! formula of a bias, or where the formula gives them different rows of a table.
 
 use std::cell::OnceCell;
+use std::collections::hash_map::Entry;
 
-use ndarray::{Array4, ArrayD, IxDyn};
+use ndarray::Array4;
 use posenc_ir::{DType, Tensor, ValueId};
 use posenc_runtime::Backend;
 use rustc_hash::FxHashMap;
 
+use super::pair::PairRow;
 use super::row::precision;
 use crate::attention::Site;
 use crate::attention::plane::HIDDEN;
@@ -21,16 +23,13 @@ use crate::prove::bound::{ROUNDINGS, Worst};
 use crate::prove::compute::{BUDGET, Compute, Runtime, TrialRun};
 use crate::prove::trial::trial_run;
 use crate::report::SiteCheck;
-use posenc_encodings::bias::{At, ScoreBias};
-use posenc_encodings::families::disentangled::{self, Disentangled};
-use posenc_encodings::families::shaw::{Clip, Shaw};
-use posenc_encodings::kind::Kind;
+use posenc_encodings::bias::At;
 use posenc_ir::eval::{Trace, Value};
 
 /// Tokens of the run: more than detection runs, and enough for the last bucket of T5.
 const LONG: usize = 200;
 
-/// Encodings of learned numbers by distance.
+/// Encodings that the scores of equal tokens show.
 pub(super) struct Distances<'a> {
     context: &'a Context<'a>,
     findings: Vec<&'a Finding>,
@@ -39,15 +38,10 @@ pub(super) struct Distances<'a> {
 
 impl<'a> Distances<'a> {
     /// Those of these findings.
-    pub(super) fn of(context: &'a Context<'a>, findings: &[&'a Finding]) -> Self {
-        let is_own = |finding: &&&Finding| match &finding.encoding {
-            Encoding::ScoreBias(_, bias) => !bias.tensors().is_empty(),
-            Encoding::Shaw(_) | Encoding::TransformerXl(_) | Encoding::Disentangled(_) => true,
-            _ => false,
-        };
+    pub(super) fn new(context: &'a Context<'a>, findings: Vec<&'a Finding>) -> Self {
         Self {
             context,
-            findings: findings.iter().filter(is_own).copied().collect(),
+            findings,
             run: OnceCell::new(),
         }
     }
@@ -71,6 +65,15 @@ impl<'a> Distances<'a> {
         own.collect::<Vec<_>>().join(", ")
     }
 
+    /// The encodings at a site with their parameters.
+    fn words(&self, site: usize) -> String {
+        let own = self.at(site).map(|f| {
+            let kind = f.encoding.kind();
+            format!("{kind}: {}", kind.describe(&f.encoding.params()))
+        });
+        own.collect::<Vec<_>>().join("; ")
+    }
+
     fn at(&self, site: usize) -> impl Iterator<Item = &'a Finding> {
         let own = self.findings.iter().copied();
         own.filter(move |f| f.sites.contains(&site))
@@ -85,13 +88,16 @@ impl<'a> Distances<'a> {
         self.is_usual(site)?;
         let all = self.context.found.findings.iter();
         let scored = all.filter(|f| f.sites.contains(&index) && !f.encoding.is_absolute());
-        let rows: Vec<RowOf<'_>> = scored.map(RowOf::of).collect::<Result<_, _>>()?;
+        let rows: Vec<PairRow<'_>> = scored.map(PairRow::of).collect::<Result<_, _>>()?;
         let (scores, epsilon) = match site.scores {
             Some(scores) => self.in_operators(site, scores, backend)?,
             None => self.in_one_operator(site, backend)?,
         };
         let worst = against(&scores, &rows, epsilon);
-        Ok(worst.check(&site.name, format!("scores ({})", self.kinds(index))))
+        if worst.count == 0 {
+            return Err("no two pairs of tokens read one row".to_owned());
+        }
+        Ok(worst.check(&site.name, format!("scores ({})", self.words(index))))
     }
 
     /// Whether the distance of each pair is known, and nothing else makes scores differ.
@@ -242,121 +248,45 @@ fn ones(dtype: DType, dims: &[usize]) -> Option<Tensor> {
     fits.then(|| Tensor::from_f64(dtype, dims, &vec![1.0; count]))
 }
 
-/// How far visible pairs of one row are apart.
-fn against(scores: &Array4<f64>, rows: &[RowOf<'_>], epsilon: f64) -> Worst {
+/// How far visible pairs are apart that read the same rows, beside what formulas add to them.
+fn against(scores: &Array4<f64>, rows: &[PairRow<'_>], epsilon: f64) -> Worst {
     let (groups, heads, queries, keys) = scores.dim();
     let past = keys as i64 - queries as i64;
-    let mut known: FxHashMap<(usize, Vec<i64>), f64> = FxHashMap::default();
+    let hidden = rows.iter().map(PairRow::hidden).fold(HIDDEN, f64::min);
+    let mut known: FxHashMap<(usize, Vec<[i64; 3]>), (f64, f64)> = FxHashMap::default();
     let mut worst = Worst::default();
-    for (group, head, i) in
-        (0..groups).flat_map(|g| (0..heads).flat_map(move |h| (0..queries).map(move |i| (g, h, i))))
-    {
-        let row = scores.slice(ndarray::s![group, head, i, ..]);
-        let best = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        for (j, score) in row.iter().enumerate() {
-            if best - score >= HIDDEN {
-                continue;
+    for (group, i) in (0..groups).flat_map(|g| (0..queries).map(move |i| (g, i))) {
+        for head in 0..heads {
+            let row = scores.slice(ndarray::s![group, head, i, ..]);
+            let best = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let seen = row
+                .iter()
+                .enumerate()
+                .filter(|(_, score)| !(best - **score >= hidden));
+            for (j, score) in seen {
+                let at = At {
+                    query: i as i64 + past,
+                    key: j as i64,
+                    keys,
+                };
+                let class = rows.iter().map(|of| of.row(head, at, queries)).collect();
+                let added = rows.iter().filter_map(|of| of.added(head, at));
+                let (value, rounded) = added.fold((0.0, 0.0), |(value, rounded), sample| {
+                    (value + sample.value, rounded + sample.rounded.abs())
+                });
+                let rest = score - value;
+                let size = rounded + value.abs() + best.abs().max(score.abs());
+                match known.entry((head, class)) {
+                    Entry::Vacant(first) => {
+                        first.insert((rest, size));
+                    }
+                    Entry::Occupied(first) => {
+                        let (first, other) = *first.get();
+                        worst.add(rest, first, ROUNDINGS * epsilon * size.max(other));
+                    }
+                }
             }
-            let at = At {
-                query: i as i64 + past,
-                key: j as i64,
-                keys,
-            };
-            let class = rows.iter().flat_map(|of| of.row(head, at)).collect();
-            let first = known.entry((head, class)).or_insert(*score);
-            let bound = ROUNDINGS * epsilon * best.abs().max(first.abs()).max(score.abs());
-            worst.add(*score, *first, bound);
         }
     }
     worst
-}
-
-/// The row of a table that a pair reads by the formula of a family.
-enum RowOf<'a> {
-    /// The place of each number in the table of a bias.
-    Bias(&'a dyn ScoreBias, ArrayD<f64>),
-    Clipped(Clip),
-    Disentangled(&'a Disentangled),
-    /// Each distance up to the clamp has its own.
-    Distance(Option<usize>),
-}
-
-impl<'a> RowOf<'a> {
-    fn of(finding: &'a Finding) -> Result<Self, String> {
-        Ok(match &finding.encoding {
-            Encoding::ScoreBias(_, bias) => {
-                let tensors = bias.tensors();
-                let [table] = &tensors[..] else {
-                    return Err("its numbers are in no single table".to_owned());
-                };
-                if bias.window().is_some() {
-                    return Err("it goes by rows and columns".to_owned());
-                }
-                let count: usize = table.iter().product();
-                let places = (0..count).map(|place| place as f64).collect();
-                let places = ArrayD::from_shape_vec(IxDyn(table), places);
-                let places = places.map_err(|error| error.to_string())?;
-                Self::Bias(&**bias, places)
-            }
-            Encoding::Shaw(shaw) => Self::Clipped(clip(shaw)?),
-            Encoding::Disentangled(terms) => Self::Disentangled(terms),
-            Encoding::TransformerXl(xl) => Self::Distance(xl.clamp),
-            other => {
-                let kind = other.kind();
-                return Err(match kind {
-                    Kind::Unknown => "another encoding of it was not read".to_owned(),
-                    kind => format!("{kind} is added besides"),
-                });
-            }
-        })
-    }
-
-    fn row(&self, head: usize, at: At) -> [i64; 2] {
-        let distance = at.distance();
-        match self {
-            Self::Bias(bias, places) => {
-                let place = bias.reference(std::slice::from_ref(places), head, at).value;
-                // What has no row may be another number at each distance.
-                if place.is_nan() {
-                    [-1, distance]
-                } else {
-                    [place as i64, 0]
-                }
-            }
-            Self::Clipped(clip) => [clip.row(distance), 0],
-            Self::Disentangled(terms) => rows_of(terms, distance),
-            Self::Distance(clamp) => {
-                let most = clamp
-                    .and_then(|n| i64::try_from(n).ok())
-                    .unwrap_or(i64::MAX);
-                [distance.clamp(-most, most), 0]
-            }
-        }
-    }
-}
-
-/// The clip of vectors by distance.
-fn clip(shaw: &Shaw) -> Result<Clip, String> {
-    if shaw.window.is_some() {
-        return Err("it goes by rows and columns".to_owned());
-    }
-    Ok(Clip {
-        center: 0,
-        step: 1,
-        behind: shaw.max_distance,
-        ahead: shaw.ahead.or(shaw.max_distance),
-    })
-}
-
-/// The rows that a query and a key meet in disentangled attention.
-fn rows_of(terms: &Disentangled, distance: i64) -> [i64; 2] {
-    let row = |distance: i64| match (terms.buckets, terms.max_distance) {
-        (Some(count), Some(far)) => disentangled::reference(distance, count, far),
-        (None, Some(far)) => {
-            let span = i64::try_from(far).unwrap_or(i64::MAX / 4);
-            distance.clamp(-span, span - 1)
-        }
-        _ => distance,
-    };
-    [row(-distance), row(distance)]
 }

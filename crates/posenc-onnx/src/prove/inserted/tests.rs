@@ -3,6 +3,7 @@ use posenc_runtime::{ModelSource, Options as RunOptions, RuntimeError, Session};
 use super::*;
 use crate::detect::Options;
 use crate::detect::branches::branches;
+use crate::prove::found;
 use crate::prove::testing::{Evaluator, fixture};
 use crate::record::swap::read;
 use crate::request::Request;
@@ -135,7 +136,7 @@ fn it_is_said_where_no_runtime_compares_anything() {
     assert_eq!(all.refused.len(), 1);
     assert_eq!(all.unchecked, [why]);
     let branches = branches(&model, &Options::default());
-    let all = hold_found(&model, &branches, &[&Refusing]);
+    let all = found::hold(&model, None, &branches, &[&Refusing]);
     assert_eq!(all.unchecked, [why]);
 }
 
