@@ -1,5 +1,6 @@
 //! The report of a rewrite as text.
 
+use posenc_encodings::kind::Kind;
 use posenc_encodings::words::Word;
 use posenc_onnx::report::{Check, ConfigFile, Edit, Guarantee, Inferred, Rewrite};
 use serde_json::Value;
@@ -165,7 +166,7 @@ pub(crate) fn describe(value: &Value) -> String {
         Some(Value::Object(inner)) => inner.clone(),
         _ => params,
     };
-    let about = match name.parse() {
+    let about = match name.parse::<Kind>() {
         Ok(kind) => kind.describe(&params),
         Err(_) => words::entries(&params, &[]).join(", "),
     };

@@ -5,6 +5,7 @@ use std::path::Path;
 use posenc_onnx::report::{Run, SiteCheck, Verify};
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
+use super::summary::{NOT_COMPARED, NOT_JUDGED};
 use crate::files;
 use crate::number::rough;
 
@@ -40,7 +41,8 @@ fn text<'a>(outcomes: impl IntoIterator<Item = (&'a str, Outcome<'a>)>) -> anyho
                 suite.add_test_cases(found.runs.iter().map(|run| case(name, run_case(run))));
                 if found.sites.is_empty() && found.runs.is_empty() {
                     let why = "nothing could be compared".to_owned();
-                    suite.add_test_case(case(name, ("comparisons".to_owned(), Some(why))));
+                    let nothing = ("comparisons".to_owned(), Judged::Wrong(why));
+                    suite.add_test_case(case(name, nothing));
                 }
             }
             Err(error) => {
@@ -56,13 +58,27 @@ fn text<'a>(outcomes: impl IntoIterator<Item = (&'a str, Outcome<'a>)>) -> anyho
     Ok(report.to_string()?)
 }
 
-/// A comparison with its name, and why it failed.
-fn case(model: &str, (name, failure): (String, Option<String>)) -> TestCase {
-    let status = match failure {
-        None => TestCaseStatus::success(),
-        Some(why) => {
+/// What is known of a comparison.
+enum Judged {
+    Right,
+    /// With the reason.
+    Wrong(String),
+    /// There was nothing to compare with, or no bound; with the reason.
+    Not(&'static str),
+}
+
+/// A comparison with its name.
+fn case(model: &str, (name, judged): (String, Judged)) -> TestCase {
+    let status = match judged {
+        Judged::Right => TestCaseStatus::success(),
+        Judged::Wrong(why) => {
             let mut status = TestCaseStatus::non_success(NonSuccessKind::Failure);
             status.set_message(allowed(&why));
+            status
+        }
+        Judged::Not(why) => {
+            let mut status = TestCaseStatus::skipped();
+            status.set_message(why);
             status
         }
     };
@@ -72,7 +88,7 @@ fn case(model: &str, (name, failure): (String, Option<String>)) -> TestCase {
 }
 
 /// A check; what has no number may be explained by a warning about its site.
-fn site_case(site: &SiteCheck, warnings: &[String]) -> (String, Option<String>) {
+fn site_case(site: &SiteCheck, warnings: &[String]) -> (String, Judged) {
     let name = format!("{} {}", site.site, site.quantity);
     let told = || {
         warnings
@@ -84,10 +100,13 @@ fn site_case(site: &SiteCheck, warnings: &[String]) -> (String, Option<String>) 
         None => told().unwrap_or_else(|| out_of_bounds(None, None)),
         error => out_of_bounds(error, Some(site.bound)),
     };
-    (name, (!site.ok).then(why))
+    match site.ok {
+        true => (name, Judged::Right),
+        false => (name, Judged::Wrong(why())),
+    }
 }
 
-fn run_case(run: &Run) -> (String, Option<String>) {
+fn run_case(run: &Run) -> (String, Judged) {
     let name = format!(
         "{} {} optimization {}, length {}, batch {}, padding {}, {}",
         run.runtime, run.provider, run.optimization, run.length, run.batch, run.padding, run.output
@@ -99,7 +118,13 @@ fn run_case(run: &Run) -> (String, Option<String>) {
             None => why,
         }
     };
-    (name, (!run.ok).then(why))
+    let judged = match (run.ok, run.is_comparison(), run.max_abs) {
+        (false, ..) => Judged::Wrong(why()),
+        (true, true, _) => Judged::Right,
+        (true, false, Some(_)) => Judged::Not(NOT_JUDGED),
+        (true, false, None) => Judged::Not(NOT_COMPARED),
+    };
+    (name, judged)
 }
 
 fn out_of_bounds(error: Option<f64>, bound: Option<f64>) -> String {
@@ -134,6 +159,27 @@ mod tests {
         let is_bad = |c: char| matches!(c, '\u{fffe}' | '\u{ffff}' | '\u{8}');
         assert!(
             !text.contains(is_bad) && text.contains("a\u{fffd}\u{fffd}.onnx"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn runs_without_a_bound_are_skipped_with_the_reason() {
+        let mut found = report(true);
+        found.runs[0].bound = None;
+        for (error, why) in [(None, NOT_COMPARED), (Some(0.5), NOT_JUDGED)] {
+            found.runs[0].max_abs = error;
+            let text = text([("a.onnx", Ok(&found))]).unwrap();
+            assert!(text.contains("skipped=\"1\""), "{text}");
+            assert!(
+                text.contains(&format!("<skipped message=\"{why}\"/>")),
+                "{text}"
+            );
+        }
+        found.runs[0].ok = false;
+        let text = text([("a.onnx", Ok(&found))]).unwrap();
+        assert!(
+            text.contains("failures=\"1\"") && text.contains("skipped=\"0\""),
             "{text}"
         );
     }

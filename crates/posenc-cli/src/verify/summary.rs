@@ -21,6 +21,13 @@ pub(super) fn sites_legend(sites: &[SiteCheck]) -> String {
     legend
 }
 
+/// Why a run without a bound and without an error has neither.
+pub(super) const NOT_COMPARED: &str =
+    "not compared: no other run, or the one that others are compared with";
+
+/// Why a run with an error has no bound.
+pub(super) const NOT_JUDGED: &str = "not judged: a rewrite may make this difference";
+
 /// What the columns of runs mean.
 pub(super) fn runs_legend(runs: &[Run]) -> String {
     let mut legend = "error, bound: of the run closest to its bound".to_owned();
@@ -35,10 +42,10 @@ pub(super) fn runs_legend(runs: &[Run]) -> String {
         runs.iter().any(is_such)
     };
     if unbounded(false) {
-        legend += "\nnot compared: no other run, or the one that others are compared with";
+        legend += &format!("\n{NOT_COMPARED}");
     }
     if unbounded(true) {
-        legend += "\nnot judged: a rewrite may make this difference";
+        legend += &format!("\n{NOT_JUDGED}");
     }
     if runs.iter().any(|run| run.top1.is_some()) {
         legend += "\ntop-1: the least share of tokens with the same likeliest next token";

@@ -248,12 +248,16 @@ fn ones(dtype: DType, dims: &[usize]) -> Option<Tensor> {
     fits.then(|| Tensor::from_f64(dtype, dims, &vec![1.0; count]))
 }
 
+/// The rows that a pair reads.
+type Rows = Vec<[i64; 3]>;
+
 /// How far visible pairs are apart that read the same rows, beside what formulas add to them.
 fn against(scores: &Array4<f64>, rows: &[PairRow<'_>], epsilon: f64) -> Worst {
     let (groups, heads, queries, keys) = scores.dim();
     let past = keys as i64 - queries as i64;
     let hidden = rows.iter().map(PairRow::hidden).fold(HIDDEN, f64::min);
-    let mut known: FxHashMap<(usize, Vec<[i64; 3]>), (f64, f64)> = FxHashMap::default();
+    // By head and rows: the first score that reads them, and the size of what it was made of.
+    let mut known: FxHashMap<(usize, Rows), (f64, f64)> = FxHashMap::default();
     let mut worst = Worst::default();
     for (group, i) in (0..groups).flat_map(|g| (0..queries).map(move |i| (g, i))) {
         for head in 0..heads {
@@ -262,7 +266,7 @@ fn against(scores: &Array4<f64>, rows: &[PairRow<'_>], epsilon: f64) -> Worst {
             let seen = row
                 .iter()
                 .enumerate()
-                .filter(|(_, score)| !(best - **score >= hidden));
+                .filter(|(_, score)| best - **score < hidden || score.is_nan());
             for (j, score) in seen {
                 let at = At {
                     query: i as i64 + past,

@@ -24,7 +24,7 @@ const READ: [(&str, &str); 12] = [
     ("mini/transformer-xl", "scores (transformer-xl"),
     ("mini-encoder/t5", "scores (t5-bias: 32 buckets"),
     ("mini-encoder/shaw", "scores (shaw: key and value terms"),
-    ("mini-cached/learned", "rows 0 to 39 (learned)"),
+    ("mini-cached/learned", "rows 5 to 39 (learned)"),
     ("mini-cached/t5", "scores (t5-bias: 32 buckets"),
 ];
 
