@@ -65,7 +65,7 @@ impl OrtBackend {
 
     fn register(&self, builder: SessionBuilder, provider: &Provider) -> Result<SessionBuilder> {
         match provider {
-            Provider::Cpu => Ok(builder),
+            Provider::Cpu => self.library.with_processor(builder),
             Provider::Other(provider) => self.library.with_provider(builder, provider),
         }
     }

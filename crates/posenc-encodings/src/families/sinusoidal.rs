@@ -342,7 +342,9 @@ impl Sinusoidal {
             Layout::Half => column % (self.dim / 2).max(1),
             Layout::Interleaved => column / 2,
         };
-        self.base.powf(-(pair as f64) / self.denominator.of(self.dim)) / self.factor
+        self.base
+            .powf(-(pair as f64) / self.denominator.of(self.dim))
+            / self.factor
     }
 
     /// What is added to tokens at these positions, `[position, dim]`, in f64.

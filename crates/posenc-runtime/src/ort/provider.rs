@@ -4,10 +4,14 @@ use ::ort::ep::directml::{DeviceFilter, PerformancePreference};
 use ::ort::ep::{self, ArbitrarilyConfigurableExecutionProvider, ExecutionProviderDispatch};
 use ::ort::session::builder::SessionBuilder;
 
+use super::error::refused;
 use super::library::Library;
 use crate::error::{Result, RuntimeError, one_line};
 use crate::provider::{ExecutionProvider, LIBRARY};
 use crate::runtimes::NOT_BUILT;
+
+/// The provider of the processor.
+const PROCESSOR: &str = "CPUExecutionProvider";
 
 impl Library {
     /// The builder with a provider.
@@ -47,6 +51,16 @@ impl Library {
             .map(|(key, value)| (format!("{name}.{key}"), value.clone()))
             .collect();
         (builder.with_devices(device, Some(&options))).map_err(|e| says(e.message()))
+    }
+
+    /// The builder for the processor alone: of itself, the runtime may take a plugin that was loaded.
+    pub(super) fn with_processor(&self, builder: SessionBuilder) -> Result<SessionBuilder> {
+        if self.device_providers().len() < 2 {
+            return Ok(builder);
+        }
+        let devices = self.environment.devices();
+        let own = devices.filter(|device| device.ep().is_ok_and(|ep| ep == PROCESSOR));
+        builder.with_devices(own, None).map_err(refused)
     }
 
     /// The names of the providers of the devices of this machine, sorted.

@@ -11,8 +11,8 @@ use super::stand_ins::stand_ins;
 use crate::detect::Found;
 use crate::graph::operators::cache_slots;
 use crate::prove::VerifyError;
-use crate::prove::run::{load, run};
 use crate::prove::compute::array;
+use crate::prove::run::{load, run};
 
 /// How messages name the whole model.
 const MODEL: &str = "the whole model";
