@@ -49,8 +49,10 @@ def test_inputs_are_arrays_or_a_file(llama: Path) -> None:
 
 
 def test_an_absent_provider_is_an_error_of_its_own(llama: Path) -> None:
-    with pytest.raises(pe.ProviderUnavailable, match="NoSuchProvider"):
-        pe.verify(llama, providers=["NoSuchProvider"])
+    with pytest.raises(pe.ProviderUnavailable, match="NoSuchExecutionProvider"):
+        pe.verify(llama, providers=["NoSuchExecutionProvider"])
+    with pytest.raises(pe.UsageError, match="known are cpu, cuda"):
+        pe.verify(llama, providers=["gpu"])
 
 
 def test_without_onnxruntime_the_embedded_runtime_checks(llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
