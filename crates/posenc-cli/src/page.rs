@@ -168,6 +168,12 @@ fn chapter(number: usize) -> String {
 mod tests {
     use super::*;
 
+    /// The value of the first attribute of this name.
+    pub(super) fn attribute<'a>(html: &'a str, name: &str) -> &'a str {
+        let value = html.split(&format!("{name}=\"")).nth(1);
+        value.and_then(|rest| rest.split('"').next()).unwrap()
+    }
+
     #[test]
     fn a_page_needs_no_other_file_and_escapes_names() {
         let mut page = Page::new("m.onnx & \"other\"");

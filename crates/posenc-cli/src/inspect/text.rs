@@ -212,7 +212,32 @@ impl Shape {
             form: site.form,
         }
     }
+
+    /// A cell for each column of [`SHAPE`].
+    fn cells(&self) -> [String; 7] {
+        let [heads, kv_heads, head_dim] = self.heads.map(number);
+        [
+            self.kind.to_string(),
+            heads,
+            kv_heads,
+            head_dim,
+            self.mask.clone(),
+            if self.past { "yes" } else { "" }.to_owned(),
+            self.form.to_string(),
+        ]
+    }
 }
+
+/// The columns of a shape, behind those that say which sites have it.
+const SHAPE: [(&str, Align); 7] = [
+    ("kind", LEFT),
+    ("heads", RIGHT),
+    ("kv heads", RIGHT),
+    ("head dim", RIGHT),
+    ("mask", LEFT),
+    ("cache", LEFT),
+    ("form", LEFT),
+];
 
 /// A row for the sites of each shape.
 pub(crate) fn attention(sites: &[Attention]) -> Columns {
@@ -224,67 +249,28 @@ pub(crate) fn attention(sites: &[Attention]) -> Columns {
             None => groups.push((shape, vec![site])),
         }
     }
-    let mut columns = Columns::new(&[
-        ("stack", LEFT),
-        ("layers", LEFT),
-        ("sites", RIGHT),
-        ("kind", LEFT),
-        ("heads", RIGHT),
-        ("kv heads", RIGHT),
-        ("head dim", RIGHT),
-        ("mask", LEFT),
-        ("cache", LEFT),
-        ("form", LEFT),
-    ]);
+    let own = [("stack", LEFT), ("layers", LEFT), ("sites", RIGHT)];
+    let mut columns = Columns::new(&[&own[..], &SHAPE].concat());
     for (shape, sites) in &groups {
         let layers: Vec<usize> = sites.iter().filter_map(|s| s.layer).collect();
-        let [heads, kv_heads, head_dim] = shape.heads;
-        columns.row([
-            stack(shape.stack),
-            ranges(&layers),
-            sites.len().to_string(),
-            shape.kind.to_string(),
-            number(heads),
-            number(kv_heads),
-            number(head_dim),
-            shape.mask.clone(),
-            if shape.past { "yes" } else { "" }.to_owned(),
-            shape.form.to_string(),
-        ]);
+        let own = [stack(shape.stack), ranges(&layers), sites.len().to_string()];
+        columns.row(own.into_iter().chain(shape.cells()));
     }
     columns
 }
 
 /// A row for each attention site.
 pub(crate) fn sites(sites: &[Attention]) -> Columns {
-    let mut columns = Columns::new(&[
-        ("site", LEFT),
-        ("stack", LEFT),
-        ("layer", RIGHT),
-        ("kind", LEFT),
-        ("heads", RIGHT),
-        ("kv heads", RIGHT),
-        ("head dim", RIGHT),
-        ("mask", LEFT),
-        ("cache", LEFT),
-        ("form", LEFT),
-    ]);
+    let own = [("site", LEFT), ("stack", LEFT), ("layer", RIGHT)];
+    let mut columns = Columns::new(&[&own[..], &SHAPE].concat());
     for site in sites {
-        let shape = Shape::of(site);
-        let [heads, kv_heads, head_dim] = shape.heads.map(number);
-        columns.row([
+        let own = [
             site.name.clone(),
-            stack(shape.stack),
+            stack(site.stack),
             site.layer
                 .map_or_else(String::new, |layer| layer.to_string()),
-            shape.kind.to_string(),
-            heads,
-            kv_heads,
-            head_dim,
-            shape.mask,
-            if shape.past { "yes" } else { "" }.to_owned(),
-            shape.form.to_string(),
-        ]);
+        ];
+        columns.row(own.into_iter().chain(Shape::of(site).cells()));
     }
     columns
 }

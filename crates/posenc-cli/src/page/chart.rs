@@ -156,6 +156,7 @@ fn names(plot: &mut Plot<'_>, marks: &[&Mark], [x, y]: [&Axis; 2], ends: [f64; 2
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::page::tests::attribute;
 
     fn line(points: &[[f64; 2]]) -> Line {
         Line {
@@ -229,14 +230,7 @@ mod tests {
         .unwrap();
         let anchor = |name: &str| {
             let before = svg.split(name).next().unwrap();
-            let text = before.rsplit("<text").next().unwrap().to_owned();
-            text.split("text-anchor=\"")
-                .nth(1)
-                .unwrap()
-                .split('"')
-                .next()
-                .unwrap()
-                .to_owned()
+            attribute(before.rsplit("<text").next().unwrap(), "text-anchor").to_owned()
         };
         let anchors = ["mark 64", "mark 65", "mark 500"].map(anchor);
         assert_eq!(anchors, ["start", "end", "start"]);

@@ -193,6 +193,7 @@ fn png([width, height]: [usize; 2], pixels: &[u8]) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::page::tests::attribute;
 
     const LOOK: Look = Look {
         axes: ["feature", "position"],
@@ -233,15 +234,7 @@ mod tests {
     #[test]
     fn tall_tables_are_no_higher_than_others_and_say_what_is_left_out() {
         let [small, tall] = [8, 8194].map(|rows| drawn([rows, 4], |row, _| row as f64).unwrap());
-        let size = |html: &str| {
-            html.split("viewBox=\"")
-                .nth(1)
-                .unwrap()
-                .split('"')
-                .next()
-                .unwrap()
-                .to_owned()
-        };
+        let size = |html| attribute(html, "viewBox");
         assert_eq!(size(&small), size(&tall));
         assert!(
             tall.contains("shown: 256 of 8,194 rows, evenly spaced"),

@@ -118,6 +118,17 @@ impl<'a> Distances<'a> {
         Ok(())
     }
 
+    /// That run, of a part of a site.
+    fn trial<'b>(&'b self, site: &'b Site) -> TrialRun<'b> {
+        let (trace, seeds) = self.run();
+        TrialRun {
+            site: &site.name,
+            model: self.context.model,
+            trace,
+            seeds,
+        }
+    }
+
     fn run(&self) -> &(Trace, FxHashMap<ValueId, Value>) {
         let (model, found) = (self.context.model, self.context.found);
         self.run.get_or_init(|| {
@@ -156,8 +167,8 @@ impl<'a> Distances<'a> {
         scores: ValueId,
         backend: &dyn Backend,
     ) -> Result<(Array4<f64>, f64), String> {
-        let (trace, seeds) = self.run();
-        let graph = self.context.graph();
+        let run = self.trial(site);
+        let (trace, graph) = (run.trace, self.context.graph());
         let mut fed = vec![site.query.value, site.key.value];
         let before = above(graph, vec![scores], |_| true);
         for finding in self.at(site.index).filter(|f| meets_content(f)) {
@@ -176,12 +187,6 @@ impl<'a> Distances<'a> {
         });
         let given: Option<Vec<(ValueId, Tensor)>> = ones.collect();
         let given = given.ok_or("its queries and keys cannot be fed")?;
-        let run = TrialRun {
-            site: &site.name,
-            model: self.context.model,
-            trace,
-            seeds,
-        };
         let data = Runtime(backend).compute(&run, &given, scores);
         let data = data.map_err(|error| error.to_string())?;
         let last = [data.ndim().saturating_sub(2), data.ndim().saturating_sub(1)];
@@ -208,16 +213,10 @@ impl<'a> Distances<'a> {
         site: &Site,
         backend: &dyn Backend,
     ) -> Result<(Array4<f64>, f64), String> {
-        let (trace, seeds) = self.run();
-        let graph = self.context.graph();
+        let run = self.trial(site);
+        let (trace, graph) = (run.trace, self.context.graph());
         let value = given(graph, site).filter(|value| !self.context.is_content(*value));
         let value = value.ok_or("its operator adds it to the scores by itself")?;
-        let run = TrialRun {
-            site: &site.name,
-            model: self.context.model,
-            trace,
-            seeds,
-        };
         let data = match graph.constant(value) {
             Some(_) => trace
                 .get(value)
