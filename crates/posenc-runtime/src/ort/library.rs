@@ -1,5 +1,6 @@
 //! The one library of the process.
 
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -17,6 +18,8 @@ pub(super) struct Library {
     pub(super) path: PathBuf,
     pub(super) version: String,
     pub(super) environment: Environment,
+    /// The plugins that were loaded: the name of a provider, and the file.
+    pub(super) plugins: Mutex<BTreeSet<(String, PathBuf)>>,
 }
 
 static LIBRARY: OnceLock<Library> = OnceLock::new();
@@ -74,6 +77,7 @@ fn load(candidate: &Candidate) -> Result<&'static Library, String> {
         path,
         version,
         environment,
+        plugins: Mutex::default(),
     }))
 }
 

@@ -1,5 +1,9 @@
 //! Execution providers in sessions of ONNX Runtime.
 
+use std::path::Path;
+use std::sync::PoisonError;
+
+use ::ort::device::Device;
 use ::ort::ep::directml::{DeviceFilter, PerformancePreference};
 use ::ort::ep::{self, ArbitrarilyConfigurableExecutionProvider, ExecutionProviderDispatch};
 use ::ort::session::builder::SessionBuilder;
@@ -15,6 +19,9 @@ const PROCESSOR: &str = "CPUExecutionProvider";
 
 impl Library {
     /// The builder with a provider.
+    ///
+    /// # Errors
+    /// `Unavailable` where the library has no such provider or device, or refuses its options.
     pub(super) fn with_provider(
         &self,
         builder: SessionBuilder,
@@ -25,32 +32,40 @@ impl Library {
             let library = self.path.display();
             unavailable(format!("{library} says: {}", one_line(message)))
         };
-        if let Some(file) = provider.options.get(LIBRARY) {
-            let registered = self.environment.register_ep_library(&provider.name, file);
-            registered.map_err(|e| says(e.message()))?;
-        } else if let Some(built) = dispatch(provider) {
-            let built = built.map_err(unavailable)?;
-            // Without the error, sessions would silently run on the processor.
-            let built = built.error_on_failure();
-            return (builder.with_execution_providers([built])).map_err(|e| says(e.message()));
-        }
         let name = &provider.name;
-        let own = |d: &::ort::device::Device<'_>| d.ep().is_ok_and(|ep| ep == name);
-        let devices = self.environment.devices().filter(own);
-        let at = provider.device.map_or(0, |device| device as usize);
-        let mut device = devices.skip(at).take(1).peekable();
-        if device.peek().is_none() {
-            let known = self.device_providers();
-            return Err(unavailable(match known.contains(name) {
-                true => "there is no such device".to_owned(),
-                false => format!("{NOT_BUILT}: {}", self.path.display()),
+        match provider.options.get(LIBRARY) {
+            Some(file) => self.load_plugin(name, file).map_err(unavailable)?,
+            None => {
+                if let Some(own) = built_in(name) {
+                    let built = (own.with_settings)(own, provider).map_err(unavailable)?;
+                    // Without the error, sessions would silently run on the processor.
+                    let built = built.error_on_failure();
+                    let built = builder.with_execution_providers([built]);
+                    return built.map_err(|e| says(e.message()));
+                }
+            }
+        }
+        let mut devices = self.devices(name);
+        if devices.is_empty() {
+            return Err(unavailable(match provider.options.get(LIBRARY) {
+                Some(_) => format!(
+                    "no device of this machine has it; there is {}",
+                    self.device_providers().join(", ")
+                ),
+                None => format!("{NOT_BUILT}: {}", self.path.display()),
             }));
+        }
+        if let Some(at) = provider.device {
+            devices = devices.into_iter().skip(at as usize).take(1).collect();
+            if devices.is_empty() {
+                return Err(unavailable("there is no such device".to_owned()));
+            }
         }
         let options = provider.options.iter().filter(|(key, _)| *key != LIBRARY);
         let options: Vec<(String, String)> = options
             .map(|(key, value)| (format!("{name}.{key}"), value.clone()))
             .collect();
-        (builder.with_devices(device, Some(&options))).map_err(|e| says(e.message()))
+        (builder.with_devices(devices, Some(&options))).map_err(|e| says(e.message()))
     }
 
     /// The builder for the processor alone: of itself, the runtime may take a plugin that was loaded.
@@ -58,9 +73,16 @@ impl Library {
         if self.device_providers().len() < 2 {
             return Ok(builder);
         }
-        let devices = self.environment.devices();
-        let own = devices.filter(|device| device.ep().is_ok_and(|ep| ep == PROCESSOR));
-        builder.with_devices(own, None).map_err(refused)
+        builder
+            .with_devices(self.devices(PROCESSOR), None)
+            .map_err(refused)
+    }
+
+    /// The devices of this machine that a provider computes on.
+    fn devices(&self, name: &str) -> Vec<Device<'_>> {
+        let all = self.environment.devices();
+        all.filter(|device| device.ep().is_ok_and(|ep| ep == name))
+            .collect()
     }
 
     /// The names of the providers of the devices of this machine, sorted.
@@ -73,71 +95,107 @@ impl Library {
         names.dedup();
         names
     }
-}
 
-/// A provider that the library was built with, and why its device or options are not taken; `None` where it was not.
-fn dispatch(provider: &ExecutionProvider) -> Option<Result<ExecutionProviderDispatch, String>> {
-    /// One of those that take options by name, with the option of the device.
-    macro_rules! configured {
-        ($ep:ty, $device:expr) => {
-            configured::<$ep>(<$ep>::default(), provider, $device)
-        };
+    /// Loads the plugin of a provider, once.
+    fn load_plugin(&self, name: &str, file: &str) -> Result<(), String> {
+        let failed = |why: String| format!("{file} cannot be loaded: {why}");
+        // A bare name would be looked for in the folders of the system.
+        let path = Path::new(file).canonicalize();
+        let path = path.map_err(|e| failed(e.to_string()))?;
+        let mut loaded = self.plugins.lock().unwrap_or_else(PoisonError::into_inner);
+        let plugin = (name.to_owned(), path);
+        if !loaded.contains(&plugin) {
+            let registered = self.environment.register_ep_library(name, &plugin.1);
+            registered.map_err(|e| failed(one_line(e.message())))?;
+            loaded.insert(plugin);
+        }
+        Ok(())
     }
-    Some(match &*provider.name {
-        // By default, products of f32 are taken in TF32, which keeps 10 bits of each factor.
-        "CUDAExecutionProvider" => configured(
-            ep::CUDA::default().with_tf32(false),
-            provider,
-            Some("device_id"),
-        )?,
-        "TensorrtExecutionProvider" => configured!(ep::TensorRT, Some("device_id"))?,
-        "NvTensorRTRTXExecutionProvider" => configured!(ep::NVRTX, Some("device_id"))?,
-        "CoreMLExecutionProvider" => configured!(ep::CoreML, None)?,
-        "OpenVINOExecutionProvider" => configured!(ep::OpenVINO, None)?,
-        "ROCMExecutionProvider" => configured!(ep::ROCm, Some("device_id"))?,
-        "WebGpuExecutionProvider" => configured!(ep::WebGPU, Some("deviceId"))?,
-        "QNNExecutionProvider" => configured!(ep::QNN, Some("device_id"))?,
-        "VitisAIExecutionProvider" => configured!(ep::Vitis, None)?,
-        "CANNExecutionProvider" => configured!(ep::CANN, Some("device_id"))?,
-        "DnnlExecutionProvider" => configured!(ep::OneDNN, None)?,
-        "XnnpackExecutionProvider" => configured!(ep::XNNPACK, None)?,
-        "DmlExecutionProvider" => is_built::<ep::DirectML>().then(|| directml(provider))?,
-        "MIGraphXExecutionProvider" => is_built::<ep::MIGraphX>().then(|| migraphx(provider))?,
-        _ => return None,
-    })
 }
 
-/// Whether the library was built with a provider.
-fn is_built<E: ep::ExecutionProvider>() -> bool {
-    E::is_available().unwrap_or(false)
+/// A provider that is a part of the library, or would be in another build of it.
+struct BuiltIn {
+    name: &'static str,
+    is_there: fn() -> ::ort::Result<bool>,
+    /// The option that takes the number of the device, where one does.
+    device: Option<&'static str>,
+    /// Why a device or an option is not taken is said in words.
+    with_settings: fn(&Self, &ExecutionProvider) -> Result<ExecutionProviderDispatch, String>,
 }
 
-fn configured<E>(
-    mut built: E,
-    provider: &ExecutionProvider,
-    device: Option<&str>,
-) -> Option<Result<ExecutionProviderDispatch, String>>
+/// A provider that takes options by name, and the device as one of them.
+const fn by_options<E>(device: Option<&'static str>) -> BuiltIn
 where
     E: ep::ExecutionProvider
         + ArbitrarilyConfigurableExecutionProvider
+        + Default
         + Into<ExecutionProviderDispatch>,
 {
-    if !is_built::<E>() {
-        return None;
+    BuiltIn {
+        name: E::NAME,
+        is_there: E::is_available,
+        device,
+        with_settings: |own, provider| with_options(E::default(), own, provider),
     }
-    match (provider.device, device) {
-        (Some(number), Some(key)) => built = built.with_arbitrary_config(key, number),
-        (Some(_), None) => {
-            return Some(Err(
-                "it takes no number of a device, only options".to_owned()
-            ));
-        }
-        (None, _) => {}
+}
+
+/// A provider that is set up by a function.
+const fn by_function<E: ep::ExecutionProvider>(
+    with_settings: fn(&BuiltIn, &ExecutionProvider) -> Result<ExecutionProviderDispatch, String>,
+) -> BuiltIn {
+    BuiltIn {
+        name: E::NAME,
+        is_there: E::is_available,
+        device: Some("device_id"),
+        with_settings,
+    }
+}
+
+/// Those of [`WORDS`](crate::provider::WORDS).
+const BUILT_IN: [BuiltIn; 14] = [
+    // By default, products of f32 are taken in TF32, which keeps 10 bits of each factor.
+    by_function::<ep::CUDA>(|own, provider| {
+        with_options(ep::CUDA::default().with_tf32(false), own, provider)
+    }),
+    by_options::<ep::TensorRT>(Some("device_id")),
+    by_options::<ep::NVRTX>(Some("device_id")),
+    by_function::<ep::DirectML>(|_, provider| directml(provider)),
+    by_options::<ep::CoreML>(None),
+    by_options::<ep::OpenVINO>(None),
+    by_function::<ep::MIGraphX>(|_, provider| migraphx(provider)),
+    by_options::<ep::ROCm>(Some("device_id")),
+    by_options::<ep::WebGPU>(Some("deviceId")),
+    by_options::<ep::QNN>(Some("device_id")),
+    by_options::<ep::Vitis>(None),
+    by_options::<ep::CANN>(Some("device_id")),
+    by_options::<ep::OneDNN>(None),
+    by_options::<ep::XNNPACK>(None),
+];
+
+/// A provider that the library was built with.
+fn built_in(name: &str) -> Option<&'static BuiltIn> {
+    let own = BUILT_IN.iter().find(|own| own.name == name)?;
+    (own.is_there)().unwrap_or(false).then_some(own)
+}
+
+fn with_options<E>(
+    mut built: E,
+    own: &BuiltIn,
+    provider: &ExecutionProvider,
+) -> Result<ExecutionProviderDispatch, String>
+where
+    E: ArbitrarilyConfigurableExecutionProvider + Into<ExecutionProviderDispatch>,
+{
+    if let Some(number) = provider.device {
+        let key = own
+            .device
+            .ok_or("it takes no number of a device, only options")?;
+        built = built.with_arbitrary_config(key, number);
     }
     for (key, value) in &provider.options {
         built = built.with_arbitrary_config(key, value);
     }
-    Some(Ok(built.into()))
+    Ok(built.into())
 }
 
 /// DirectML, which takes two options besides the device.
@@ -182,4 +240,57 @@ fn migraphx(provider: &ExecutionProvider) -> Result<ExecutionProviderDispatch, S
 
 fn number(device: u32) -> Result<i32, String> {
     i32::try_from(device).map_err(|_| "there is no such device".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::provider::WORDS;
+
+    #[test]
+    fn every_word_has_a_provider_of_its_name() {
+        let (mut own, mut named) = (BUILT_IN.map(|own| own.name), WORDS.map(|(_, name)| name));
+        own.sort_unstable();
+        named.sort_unstable();
+        assert_eq!(own, named);
+    }
+
+    #[test]
+    fn devices_and_options_that_are_not_taken_are_named() {
+        for (text, why) in [
+            ("openvino:1", "it takes no number of a device"),
+            (
+                "directml,device_filter=tpu",
+                "it takes no option device_filter=tpu",
+            ),
+            ("migraphx,unknown=1", "it takes no option unknown=1"),
+            ("directml:4000000000", "there is no such device"),
+        ] {
+            let Ok(crate::Provider::Other(provider)) = text.parse() else {
+                panic!("{text}");
+            };
+            let own = BUILT_IN
+                .iter()
+                .find(|own| own.name == provider.name)
+                .unwrap();
+            let error = (own.with_settings)(own, &provider).err();
+            assert!(error.is_some_and(|error| error.contains(why)), "{text}");
+        }
+        for text in [
+            "cuda:1,gpu_mem_limit=1",
+            "openvino,device_type=GPU",
+            "webgpu:2",
+            "directml:1,performance_preference=minimum_power",
+            "migraphx:1,migraphx_fp16_enable=1",
+        ] {
+            let Ok(crate::Provider::Other(provider)) = text.parse() else {
+                panic!("{text}");
+            };
+            let own = BUILT_IN
+                .iter()
+                .find(|own| own.name == provider.name)
+                .unwrap();
+            assert!((own.with_settings)(own, &provider).is_ok(), "{text}");
+        }
+    }
 }
