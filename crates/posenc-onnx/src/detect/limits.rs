@@ -401,7 +401,7 @@ fn two_valued(trace: &Trace, table: ValueId) -> bool {
 }
 
 /// The name of the stored tensor that a constant is computed from.
-fn source_name(graph: &Graph, mut value: ValueId) -> Option<String> {
+pub(crate) fn source_name(graph: &Graph, mut value: ValueId) -> Option<String> {
     loop {
         if graph.stored(value).is_some() {
             return Some(graph.name(value).to_owned());

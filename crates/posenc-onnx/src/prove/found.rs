@@ -150,7 +150,7 @@ impl Inserted {
         let failed = checks.iter().filter(|check| !check.ok);
         let differ = |check: &SiteCheck| {
             let SiteCheck { site, quantity, .. } = check;
-            format!("{site}: the {quantity} are not those of its formula")
+            format!("{site}: {quantity} are not what was read of the graph's first positions")
         };
         self.held.differences.extend(failed.map(differ));
         self.held.checks.extend(checks);

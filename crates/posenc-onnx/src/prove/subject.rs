@@ -1,6 +1,6 @@
 //! A model under test, ready to be loaded by runtimes.
 
-use posenc_ir::{DType, Model};
+use posenc_ir::{DType, Model, ValueId};
 use posenc_runtime::{Optimization, Session};
 
 use super::VerifyError;
@@ -80,11 +80,18 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// The coarsest type in which a model computes content.
+/// The coarsest type in which a model computes content, or sines and cosines of positions that meet it: an angle that
+/// is rounded differently by two runtimes shows in the outputs as content does.
 pub(crate) fn coarsest(model: &Model, found: &Found) -> DType {
-    let types = model.graph().values().filter_map(|v| {
-        let content = found.classes.of_value(v).has(Class::CONTENT);
-        found.trace.get(v).dtype.filter(|_| content)
+    let graph = model.graph();
+    let is_wave = |v: ValueId| {
+        let maker = graph.producer(v).map(|(id, _)| graph.node(id));
+        maker.is_some_and(|node| node.is("Sin") || node.is("Cos"))
+    };
+    let types = graph.values().filter_map(|v| {
+        let class = found.classes.of_value(v);
+        let counts = class.has(Class::CONTENT) || class.has(Class::POSITION) && is_wave(v);
+        found.trace.get(v).dtype.filter(|_| counts)
     });
     let coarsest = types
         .filter_map(|t| Some((t, t.epsilon()?)))

@@ -8,10 +8,11 @@ use posenc_runtime::Backend;
 use super::row::{precision, rows};
 use crate::detect::context::Context;
 use crate::detect::finding::{Encoding, Finding};
+use crate::detect::limits::{self, source_name};
 use crate::graph::ports::Lengths;
 use crate::prove::bound::{Against, Precision, ROUNDINGS, SINGLE, Worst};
 use crate::prove::compute::{BUDGET, Compute, Runtime, TrialRun, array};
-use crate::report::SiteCheck;
+use crate::report::{Limit, LimitCause, SiteCheck};
 use posenc_encodings::families::learned::Learned;
 use posenc_encodings::families::sinusoidal::Sinusoidal;
 use posenc_ir::Use;
@@ -153,6 +154,9 @@ impl<'a> Added<'a> {
         if learned.grid.is_some() && self.finding.table != Some(self.value) {
             return Err("its rows are those of a grid, which may be resized".to_owned());
         }
+        if self.is_bent() {
+            return Err("later positions read rows that earlier ones read".to_owned());
+        }
         let first = self.context.found.lengths.past;
         let reference = |rows: &Array2<f64>| {
             let places: Vec<usize> = (first..first + rows.nrows()).collect();
@@ -176,6 +180,16 @@ impl<'a> Added<'a> {
         let from = first + learned.offset;
         let last = (from + got.nrows()).saturating_sub(1);
         Ok(worst.check(&self.place(), format!("rows {from} to {last} (learned)")))
+    }
+
+    /// Whether positions pick rows of the table, whose end no sequence reaches: what picks is kept from growing with
+    /// them.
+    fn is_bent(&self) -> bool {
+        let (graph, found) = (self.context.graph(), self.context.found);
+        let picks = !found.classes.of_value(self.value).is_constant();
+        let name = self.finding.table.and_then(|v| source_name(graph, v));
+        let ends = |limit: &Limit| limit.cause == LimitCause::Table && limit.value == name;
+        picks && !limits::all(graph, found).iter().any(ends)
     }
 
     /// The rows of the table that is read.

@@ -125,6 +125,28 @@ fn a_position_that_reads_another_row_later_fails_where_it_is_added() {
 }
 
 #[test]
+fn rows_that_later_positions_share_are_not_compared() {
+    let model = fixture("mini/learned");
+    let graph = model.graph();
+    let table = graph.find(graph.main(), "enc.pos.weight").unwrap();
+    let at = graph.uses(table)[0];
+    let places = graph.node(at.node).input(1).unwrap();
+    for (op, last) in [("Min", 30.0), ("Mod", 31.0)] {
+        let mut out = graph.emitter(graph.main(), "changed");
+        let last = out.scalar("last", DType::I64, last);
+        let bent = out.op(op, &[places, last]);
+        let slot = graph.uses(places).iter().find(|u| u.node == at.node);
+        out.redirect_use(places, *slot.unwrap(), bent).unwrap();
+        let all = held(&model.clone().with_patch(out.finish()).unwrap().0);
+        assert!(all.held.checks.is_empty(), "{op}: {all:?}");
+        let [why] = &all.unchecked[..] else {
+            panic!("{op}: {all:?}");
+        };
+        assert!(why.contains("later positions read rows"), "{why}");
+    }
+}
+
+#[test]
 fn an_altered_row_of_sines_is_named() {
     let model = revalued(&fixture("mini/sinusoidal"), "enc.pe", |numbers| {
         numbers[77 * 24 + 3] += 0.01;
