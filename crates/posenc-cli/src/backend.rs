@@ -19,13 +19,19 @@ pub enum Choice {
 }
 
 impl FromStr for Choice {
-    type Err = InvalidProvider;
+    type Err = String;
 
     /// Any word but `tract` names a provider of ONNX Runtime.
     fn from_str(word: &str) -> Result<Self, Self::Err> {
-        match word {
-            "tract" => Ok(Self::Tract),
-            other => other.parse().map(Self::Ort),
+        match word.split([':', ',']).next() {
+            Some("tract") if word == "tract" => Ok(Self::Tract),
+            Some("tract") => Err("tract takes no device and no options".to_owned()),
+            _ => {
+                let provider = word.parse();
+                provider
+                    .map(Self::Ort)
+                    .map_err(|e: InvalidProvider| e.to_string())
+            }
         }
     }
 }
@@ -103,9 +109,14 @@ mod tests {
         ] {
             assert_eq!(word.parse(), Ok(want), "{word}");
         }
-        for word in ["tract:1", "tract,a=1", "gpu"] {
-            let error = word.parse::<Choice>().unwrap_err().to_string();
-            assert!(error.contains("there is no provider"), "{error}");
+        for (word, why) in [
+            ("tract:1", "tract takes no device"),
+            ("tract,a=1", "tract takes no device and no options"),
+            ("tractor", "has no provider \"tractor\""),
+            ("gpu", "has no provider \"gpu\""),
+        ] {
+            let error = word.parse::<Choice>().unwrap_err();
+            assert!(error.contains(why), "{error}");
         }
     }
 }

@@ -118,23 +118,27 @@ impl FromStr for Provider {
             Some((word, device)) => (word, Some(device)),
             None => (head, None),
         };
-        let device = match device.map(str::parse::<u32>) {
+        let device = match device {
             None => None,
-            Some(Ok(device)) => Some(device),
-            Some(Err(_)) => {
-                return invalid(format!(
-                    "{head} does not end in the number of a device, from 0"
-                ));
-            }
+            Some(text) => match text.parse::<u32>() {
+                Ok(device) => Some(device),
+                Err(_) => return invalid(format!("{text:?} is no number of a device, from 0")),
+            },
         };
         let mut options = BTreeMap::new();
         for part in parts {
             let Some((key, value)) = part.split_once('=').filter(|(key, _)| !key.is_empty()) else {
-                return invalid(format!("{part:?} is no option as KEY=VALUE"));
+                return invalid(format!(
+                    "{part:?} is no option as KEY=VALUE; several providers are given one by one"
+                ));
             };
             if options.insert(key.to_owned(), value.to_owned()).is_some() {
                 return invalid(format!("the option {key} is given twice"));
             }
+        }
+        let is_device = |key: &String| ["device_id", "deviceId"].contains(&&**key);
+        if device.is_some() && options.keys().any(is_device) {
+            return invalid("the device is given twice".to_owned());
         }
         if ["cpu", "CPUExecutionProvider"].contains(&word) {
             return match (device, options.is_empty()) {
@@ -149,8 +153,8 @@ impl FromStr for Provider {
             None => {
                 let words: Vec<&str> = WORDS.iter().map(|(word, _)| *word).collect();
                 return invalid(format!(
-                    "there is no provider {word:?}; known are cpu, {}, and the names that ONNX Runtime gives \
-                     providers, as CUDAExecutionProvider",
+                    "ONNX Runtime has no provider {word:?}; known are cpu, {}, and its own names, as \
+                     CUDAExecutionProvider",
                     words.join(", ")
                 ));
             }
@@ -202,12 +206,15 @@ mod tests {
     #[test]
     fn other_texts_are_refused_with_the_reason() {
         for (text, why) in [
-            ("", "there is no provider \"\"; known are cpu, cuda, "),
-            ("gpu", "there is no provider \"gpu\"; known are cpu, cuda, "),
-            ("CUDA", "there is no provider \"CUDA\""),
-            ("cuda:", "cuda: does not end in the number of a device"),
-            ("cuda:x", "cuda:x does not end in the number of a device"),
-            ("cuda:-1", "cuda:-1 does not end in the number of a device"),
+            ("", "has no provider \"\"; known are cpu, cuda, "),
+            ("gpu", "has no provider \"gpu\"; known are cpu, cuda, "),
+            ("CUDA", "has no provider \"CUDA\""),
+            ("cuda:", "\"\" is no number of a device"),
+            ("cuda:x", "\"x\" is no number of a device"),
+            ("cuda:-1", "\"-1\" is no number of a device"),
+            ("cuda:0:1", "\"0:1\" is no number of a device"),
+            ("cuda:0,device_id=1", "the device is given twice"),
+            ("cuda,cpu", "several providers are given one by one"),
             ("cuda,a", "\"a\" is no option as KEY=VALUE"),
             ("cuda,", "\"\" is no option as KEY=VALUE"),
             ("cuda,=1", "\"=1\" is no option as KEY=VALUE"),

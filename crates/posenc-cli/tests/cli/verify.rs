@@ -22,7 +22,7 @@ fn a_word_that_names_no_provider_is_exit_2_with_those_that_do() {
     let model = folder.file("m.onnx", bytes(&addition()));
     for (word, why) in [
         ("gpu", "known are cpu, cuda, tensorrt"),
-        ("cuda:first", "the number of a device"),
+        ("cuda:first", "no number of a device"),
         ("cuda,gpu_mem_limit", "KEY=VALUE"),
     ] {
         let ran = run(["verify", &model, "--provider", word]);
