@@ -172,10 +172,8 @@ pub(crate) fn run(args: &Args, search: &Search, terminal: &Terminal) -> anyhow::
     args.chosen.check_single(path)?;
     let read = [Some(path), args.other.as_deref(), args.inputs.as_deref()];
     let read: Vec<&Path> = read.into_iter().flatten().collect();
-    for report in args.report.iter().chain(&args.junit) {
-        files::check_report(report, &read)?;
-    }
-    let cases::Output { report: made, .. } = args.output()?;
+    let output = args.output()?;
+    output.check(&read)?;
     let progress = Progress::start(terminal, format!("verifying {}", path.display()));
     let runtimes = Runtimes::open(&args.provider, search)?;
     let (model, warnings) = model::open_whole(path)?;
@@ -204,7 +202,7 @@ pub(crate) fn run(args: &Args, search: &Search, terminal: &Terminal) -> anyhow::
     if let (Some(path), Some((_, warnings))) = (&args.other, &other) {
         model::warn(terminal, path, warnings);
     }
-    if let Some((page, made)) = &made {
+    if let Some((page, made)) = &output.report {
         let model = Model::checked(model)?;
         let other = other.map(|(other, _)| Model::checked(other)).transpose()?;
         let other = args.other.as_deref().zip(other.as_ref());

@@ -2,6 +2,8 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use chrono::{DateTime, Datelike, Timelike};
+
 use crate::exit::Failure;
 use crate::places::variable;
 
@@ -27,14 +29,23 @@ impl Made {
                 let since = SystemTime::now().duration_since(UNIX_EPOCH);
                 since.map_or(0, |since| since.as_secs())
             }
-            Some(given) => given.to_str().and_then(|s| s.parse().ok()).ok_or_else(|| {
-                let given = given.to_string_lossy();
-                Failure::usage(format!(
-                    "{EPOCH} is {given}, and no whole number of seconds"
-                ))
-            })?,
+            Some(given) => return Self::at(&given.to_string_lossy()),
         };
-        Ok(Self { at: words(seconds) })
+        let at = words(seconds).unwrap_or_else(|| format!("{seconds} s"));
+        Ok(Self { at })
+    }
+
+    /// At a time in seconds since 1970.
+    fn at(given: &str) -> anyhow::Result<Self> {
+        let at = given.parse().ok().and_then(words);
+        let none = || {
+            let why =
+                "which is no number of whole seconds from 1970 to 9999; unset it, or give one";
+            Failure::usage(format!("{EPOCH} is {given}, {why}"))
+        };
+        Ok(Self {
+            at: at.ok_or_else(none)?,
+        })
     }
 
     /// In one line.
@@ -43,29 +54,15 @@ impl Made {
     }
 }
 
-/// Seconds since 1970 as a date and a time.
-fn words(seconds: u64) -> String {
-    let (day, minute) = (seconds / 86_400, seconds % 86_400 / 60);
-    let [year, month, day] = date(day);
-    let (hour, minute) = (minute / 60, minute % 60);
-    format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02} UTC")
-}
-
-/// Year, month and day of a day since 1970, in the Gregorian calendar: years begin in March, and 400 of them
-/// have 146,097 days.
-/// Source: Hinnant, chrono-Compatible Low-Level Date Algorithms, `civil_from_days`.
-fn date(day: u64) -> [u64; 3] {
-    let since_march_0 = day + 719_468;
-    let (era, of_era) = (since_march_0 / 146_097, since_march_0 % 146_097);
-    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5 + 1;
-    let year = 400 * era + year;
-    match month < 10 {
-        true => [year, month + 3, day],
-        false => [year + 1, month - 9, day],
-    }
+/// Seconds since 1970 as a date and a time; `None` behind the year 9999, which no page is made in.
+fn words(seconds: u64) -> Option<String> {
+    let at = DateTime::from_timestamp(i64::try_from(seconds).ok()?, 0)?;
+    let at = Some(at).filter(|at| at.year() < 10_000)?;
+    let (year, month, day) = (at.year(), at.month(), at.day());
+    let (hour, minute) = (at.hour(), at.minute());
+    Some(format!(
+        "{year}-{month:02}-{day:02} {hour:02}:{minute:02} UTC"
+    ))
 }
 
 #[cfg(test)]
@@ -81,7 +78,11 @@ mod tests {
             (1_700_000_000, "2023-11-14 22:13 UTC"),
             (4_107_542_400, "2100-03-01 00:00 UTC"),
         ] {
-            assert_eq!(words(seconds), want);
+            assert_eq!(words(seconds).as_deref(), Some(want));
+        }
+        assert!(words(253_402_300_799).is_some());
+        for none in [253_402_300_800, i64::MAX as u64, u64::MAX] {
+            assert_eq!(words(none), None);
         }
     }
 }

@@ -10,10 +10,10 @@ use serde::Serialize;
 use super::case::Case;
 use super::html;
 use super::junit;
-use super::project::Settings;
+use super::project::{Settings, is_same};
 use super::runtimes::Runtimes;
 use super::text::{Detail, text as report_text};
-use crate::exit::Exit;
+use crate::exit::{Exit, Failure};
 use crate::files;
 use crate::model;
 use crate::page::{Made, Page};
@@ -29,10 +29,16 @@ pub(super) struct Output<'a> {
 }
 
 impl Output<'_> {
-    /// Refuses to write in place of a file that is read.
+    /// Refuses to write in place of a file that is read, and two reports to one file.
     pub(super) fn check(&self, read: &[&Path]) -> anyhow::Result<()> {
-        let report = self.report.as_ref().map(|(file, _)| *file);
-        let mut all = [self.junit, report].into_iter().flatten();
+        let page = self.report.as_ref().map(|(file, _)| *file);
+        if let (Some(page), Some(junit)) = (page, self.junit)
+            && (is_same(page, junit) || files::is_same(page, junit))
+        {
+            let why = "--report and --junit name one file; give each its own";
+            return Err(Failure::usage(why).into());
+        }
+        let mut all = [self.junit, page].into_iter().flatten();
         all.try_for_each(|file| files::check_report(file, read))
     }
 }

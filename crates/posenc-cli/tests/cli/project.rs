@@ -273,6 +273,17 @@ fn no_report_replaces_what_is_read() {
         &["verify", "--all", "--junit", "m.onnx"],
         &["verify", "--all", "--report", "posenc.toml"],
         &["verify", "--all", "--report", "m.onnx"],
+        &[
+            "verify",
+            "--all",
+            "--report",
+            "new.html",
+            "--junit",
+            "./new.html",
+        ],
+        &[
+            "verify", "m.onnx", "--report", "new.html", "--junit", "new.html",
+        ],
     ] {
         within(&folder, words).failed(2, words[0]);
         assert_eq!(std::fs::read(folder.place("m.onnx")).unwrap(), before);

@@ -172,11 +172,17 @@ impl Comparison<'_> {
                 run.first_divergence = Some(found.place);
                 run.neighbourhood = found.around;
             }
-            None => whole.warnings.push(format!(
-                "{} at length {} is out of bounds, and no value that was searched before it differs: a run of the same \
-                 model is compared with another one there",
-                run.output, run.length
-            )),
+            None => {
+                let why = match self.other {
+                    Some(_) => "none of the values before it that both models have differs",
+                    None => {
+                        "no value before it differs, as its run is compared with another one of the same model"
+                    }
+                };
+                let (output, length) = (&run.output, run.length);
+                let warning = format!("{output} at length {length} is out of bounds, and {why}");
+                whole.warnings.push(warning);
+            }
         }
         Ok(())
     }
